@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Fails with the cause that errno names. A missing file has a status of its
+ * own, since callers treat it as "nothing there yet". */
 static spc_status fail_errno(spc_error *error, const char *what,
                              const char *path)
 {
@@ -38,6 +40,8 @@ static ssize_t read_some(int fd, void *data, size_t bytes)
     return got;
 }
 
+/* Writes all bytes: one write() may take fewer, or be interrupted by a
+ * signal. */
 static int write_all(int fd, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -220,6 +224,7 @@ static const char *temp_root(void)
     return root != NULL && root[0] != '\0' ? root : "/tmp";
 }
 
+/* Makes a folder with a name of its own, open to this user only (mkdtemp). */
 static spc_status make_temp_dir(spc__buf *out, const char *root,
                                 const char *prefix, spc_error *error)
 {
@@ -306,6 +311,7 @@ static bool is_orphan(int folder, bool is_new)
            flock(folder, LOCK_EX | LOCK_NB) == 0;
 }
 
+/* Removes a temporary folder whose process has ended. */
 static void sweep_one(DIR *root, const char *root_path, const char *name)
 {
     spc__buf path = SPC__BUF_INIT;

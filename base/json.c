@@ -39,6 +39,8 @@ static size_t utf8_length(const unsigned char *s)
     return length;
 }
 
+/* Writes a byte below 128, escaped if JSON or a terminal would take it for a
+ * control character. */
 static void escape_ascii(spc__buf *out, unsigned char c)
 {
     static const char special[] = "\"\\\b\f\n\r\t";
@@ -55,6 +57,8 @@ static void escape_ascii(spc__buf *out, unsigned char c)
     }
 }
 
+/* Writes a string. Bytes that are not UTF-8 become U+FFFD, so that the document
+ * stays valid. */
 static void quote(spc__buf *out, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;

@@ -261,6 +261,8 @@ static bool take_record(spc__numpy *out, const char **at)
     return skip_list(at);
 }
 
+/* The type of an element: a text such as "<f4", or a list of fields in
+ * brackets. */
 static bool take_descr(spc__numpy *out, const char **at)
 {
     spc__numpy_field field = {0};

@@ -108,6 +108,7 @@ bool spc__numpy_find_xyz(int at[4], const spc__numpy_rows *rows)
     return at[1] >= 0 && at[2] >= 0 && at[3] >= 0;
 }
 
+/* The byte at which an element begins. A record's columns are its fields. */
 static int64_t offset_of(const spc__numpy_rows *rows, int64_t row,
                          int64_t column)
 {
@@ -127,6 +128,8 @@ int64_t spc__numpy_byte(const spc__numpy_rows *rows, int64_t row,
     return (int64_t)rows->array->data_start + offset_of(rows, row, column);
 }
 
+/* An element's bits as a number of this machine, whatever its byte order in the
+ * file. */
 static uint64_t bits_of(const spc__numpy_rows *rows, int64_t row,
                         int64_t column)
 {
@@ -142,6 +145,8 @@ static uint64_t bits_of(const spc__numpy_rows *rows, int64_t row,
     return bits;
 }
 
+/* The value of a floating-point number of 2, 4 or 8 bytes. Reading through
+ * memcpy() keeps to the rules of aliasing. */
 static double float_of(uint64_t bits, int bytes)
 {
     uint32_t low = (uint32_t)bits;

@@ -48,6 +48,8 @@ static const file_kind kinds[] = {
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
+/* True if the bytes have no control characters but those of usual text
+ * files. */
 static bool is_text(const unsigned char *start, size_t bytes)
 {
     static const char usual[] = "\t\n\r\f\033";
@@ -143,6 +145,8 @@ static bool find_owner(char owner[PATH_MAX], const char *path)
     return false;
 }
 
+/* Refuses a path that SQLite has open, or the name of a file that belongs to a
+ * database next to it, such as its log. */
 static spc_status check_database(const char *path, spc_error *error)
 {
     const file_kind *kind = NULL;

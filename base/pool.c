@@ -51,6 +51,8 @@ struct spc__pool {
  * thread alone, since the cores are already busy. */
 static _Thread_local bool in_body;
 
+/* Runs iterations until none is left. A loop that starts within one sees
+ * `in_body` and runs on this thread alone. */
 static void work(loop *l)
 {
     bool was_in_body = in_body;
@@ -85,6 +87,8 @@ static void linger(spc__pool *pool, unsigned seen)
             relax();
 }
 
+/* A thread of the pool: helps with one loop after the other until the pool
+ * stops. */
 static void *serve(void *payload)
 {
     spc__pool *pool = payload;
@@ -238,6 +242,7 @@ void spc__signals_block(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &set, before);
 }
 
+/* Starts threads up to `wanted`. Fewer do too, as the caller works as well. */
 static void start_threads(spc__pool *pool, int wanted)
 {
     sigset_t before;

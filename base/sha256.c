@@ -26,6 +26,7 @@ static uint32_t rotr(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
+/* The message schedule of FIPS 180-4, section 6.2.2, step 1. */
 static void schedule(uint32_t w[64], const unsigned char block[64])
 {
     for (int t = 0; t < 16; t++)
@@ -39,6 +40,7 @@ static void schedule(uint32_t w[64], const unsigned char block[64])
     }
 }
 
+/* The compression of one block (FIPS 180-4, section 6.2.2), in portable C. */
 static void compress_plainly(uint32_t state[8], const unsigned char block[64])
 {
     uint32_t w[64];

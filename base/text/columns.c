@@ -12,6 +12,8 @@ void spc__columns_count(spc__columns *out, int count)
     *out = (spc__columns){count, {-1, 0, 1, 2}};
 }
 
+/* Reads one letter a column, as in "xyzi". The axes must all be there, and the
+ * batch may be. */
 static bool read_letters(spc__columns *out, spc__span text)
 {
     static const char axes[] = "bxyz";

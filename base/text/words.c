@@ -12,6 +12,8 @@ enum { MOST_ROWS = 63, MOST_NAME = 48 };
 
 /* ---- values -------------------------------------------------------------- */
 
+/* Fails with what a value of this form looks like, and an example of the
+ * word. */
 static spc_status fail_value(const spc__word *word, spc__span value,
                              spc_error *error)
 {
@@ -37,6 +39,7 @@ static spc_status fail_value(const spc__word *word, spc__span value,
                      has_note ? word->what : "");
 }
 
+/* Reads an int or an int64_t in the word's range. */
 static bool read_integer(void *field, const spc__word *word, spc__span value)
 {
     int64_t number;
@@ -62,6 +65,7 @@ static bool read_real(void *field, spc__span value)
     return isfinite((float)number) && (number == 0 || (float)number != 0);
 }
 
+/* Reads one of the word's names and stores its number. */
 static spc_status read_name(void *field, const spc__word *word, spc__span value,
                             spc_error *error)
 {
@@ -76,6 +80,7 @@ static spc_status read_name(void *field, const spc__word *word, spc__span value,
     return SPC_OK;
 }
 
+/* Reads the value of a word into its field, by the word's form. */
 static spc_status read_value(void *field, const spc__word *word,
                              spc__span value, spc_error *error)
 {
@@ -156,6 +161,7 @@ static const spc__word *find_word(const spc__word_list *words, spc__span name)
     return NULL;
 }
 
+/* Reads "name=value" by the table, and refuses a word that was there before. */
 static spc_status read_word(void *out, spc__word_list *words, spc__span text,
                             spc_error *error)
 {

@@ -51,6 +51,7 @@ static void each(spc_device_info *info, spc__attrs *facts, figure_visit visit)
     }
 }
 
+/* Writes a figure that was measured. Others are left out. */
 static void write_one(spc__attrs *facts, const char *name, double *figure)
 {
     char text[SPC__ATTR_TEXT];

@@ -77,6 +77,7 @@ typedef struct members {
     spc_error *error;
 } members;
 
+/* The class as one text, for sorting. The caller frees it. */
 static char *class_text(const spc__problem_key *class)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -102,6 +103,7 @@ static spc_status reserve(members *all)
     return SPC_OK;
 }
 
+/* Collects the problems of layers that have a choice. */
 static spc_status add_member(const spc__cache_row *row, void *payload)
 {
     members *all = payload;
@@ -162,6 +164,7 @@ static contender *find(contest *all, const spc__trial *trial)
     return NULL;
 }
 
+/* Finds or adds the kernel of a trial. Returns NULL if memory ran out. */
 static contender *claim(contest *all, const spc__trial *trial)
 {
     contender *found = find(all, trial);
@@ -196,6 +199,8 @@ static double best_of(const spc__trial *trials, int count)
     return best;
 }
 
+/* Adds to each kernel's score how far it is behind the fastest one of this
+ * problem. */
 static spc_status count_problem(contest *all, spc__cache *cache,
                                 const member *of, spc_error *error)
 {
@@ -227,6 +232,7 @@ static double score(const contender *it, int problems)
     return it->behind + (problems - it->measured) * log(2);
 }
 
+/* The kernel with the lowest score, or NULL. */
 static const contender *winner(const contest *all, int problems)
 {
     const contender *best = NULL;

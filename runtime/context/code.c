@@ -56,6 +56,8 @@ static void write_name(spc__buf *out, const request *want)
 
 /* ---- code records of the database ---------------------------------------- */
 
+/* The key of the kernel's trials in the database. The template's name is a part
+ * of it. */
 static void record_key(spc__problem_key *out, const request *want)
 {
     const spc_device_info *info = &want->ctx->info;
@@ -216,6 +218,8 @@ spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
     return status;
 }
 
+/* Takes the code of a trial on record, if the database has one for this
+ * request. */
 static spc_status from_record(spc__code *out, const request *want)
 {
     spc__trial *trial;
@@ -365,6 +369,7 @@ static spc_status question_template(request *want)
                                 spc__error_of(ctx));
 }
 
+/* Compiles, loads and stores the code. */
 static spc_status compile(spc__code *out, request *want,
                           spc__compiler *compiler, const spc__compile_job *job,
                           const char *identity)
@@ -392,6 +397,8 @@ static spc_status compile(spc__code *out, request *want,
     return status;
 }
 
+/* Says why no code was found. Code of read-only databases may be there, but not
+ * trusted. */
 static spc_status fail_uncompiled(const request *want)
 {
     const spc_ctx *ctx = want->ctx;

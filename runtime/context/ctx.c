@@ -109,6 +109,8 @@ static void go_nameless(spc_ctx *ctx)
                     "continuing without a database: %s", ctx->no_store.text);
 }
 
+/* Opens the user's database and the read-only ones. If the user does not insist
+ * on them, those that work are enough. */
 static spc_status open_files(spc_ctx *ctx, const char *path,
                              const spc_ctx_options *options, spc_error *error)
 {
@@ -149,6 +151,8 @@ static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
     return status;
 }
 
+/* Finds out which database is meant: a path, the standard one for NULL, none
+ * for "". */
 static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
                                 spc_error *error)
 {
@@ -204,6 +208,8 @@ struct spc__failure {
     spc_error error;
 };
 
+/* A number that no other thread of the process has or had, unlike a
+ * pthread_t. */
 static uint64_t thread_number(void)
 {
     static uint64_t last;
@@ -229,6 +235,8 @@ static spc__failure *find_failure(const spc_ctx *ctx)
     return at;
 }
 
+/* Adds a record of the last error for this thread. The caller holds the
+ * lock. */
 static spc__failure *add_failure(spc_ctx *ctx)
 {
     spc__failure *mine = calloc(1, sizeof(*mine));
@@ -297,6 +305,7 @@ const char *spc_error_text(const spc_error *error, const spc_ctx *ctx)
 
 /* ---- create and free ----------------------------------------------------- */
 
+/* Opens the device and keeps what it says about itself. */
 static spc_status open_device(spc_ctx *ctx, const char *id,
                               const spc_memory_hook *memory, spc_error *error)
 {

@@ -80,6 +80,7 @@ static void layer_text(char *out, size_t bytes, const spc__problem_key *key)
     spc__buf_release(&words);
 }
 
+/* Shows a problem to the user's function. The texts live until it returns. */
 static spc_status list_row(const spc__cache_row *from, void *payload)
 {
     const listing *to = payload;
@@ -161,6 +162,7 @@ static spc_status find_problem(const spc__cache_row *row, void *payload)
     return SPC_OK;
 }
 
+/* Shows a trial to the user's function in the public form. */
 static void report_trial(const spc__trial *from,
                          void (*each)(const spc_trial *trial, void *payload),
                          void *payload)

@@ -70,6 +70,8 @@ static bool is_file(spc__buf *out, const char *folder, const char *rest,
     return false;
 }
 
+/* Looks for the device's file relative to this library, as an installation may
+ * be moved, and then at the path of the build. */
 static void find_installed(spc__buf *out, const char *device)
 {
     char own[PATH_MAX];

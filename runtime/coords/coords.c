@@ -82,6 +82,8 @@ spc_status spc__coords_land(const spc_ctx *ctx, bool in_flight,
     return in_flight && ops->drain ? ops->drain(ctx->device, error) : SPC_OK;
 }
 
+/* Allocates the set's arrays for its full capacity, so that no later update
+ * allocates. */
 static spc_status alloc_arrays(spc_coords *c, spc_error *error)
 {
     size_t rows = (size_t)c->capacity, padded = (size_t)c->rows_padded;
@@ -213,6 +215,7 @@ static spc_status check_plan(const plan *p, spc_error *error)
     return SPC_OK;
 }
 
+/* Makes an empty set by a plan that the callers below filled in. */
 static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
                        spc_error *error)
 {
@@ -339,6 +342,8 @@ spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
+/* Names the first row with a negative batch, for a clearer message than that of
+ * the extent. */
 static spc_status check_batches(int32_t lowest, const int32_t *coords,
                                 int64_t rows, spc_error *error)
 {
@@ -548,6 +553,8 @@ static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
     return places < bound ? places : bound;
 }
 
+/* Plans the set of a layer's outputs: extent, guard bands and the most rows
+ * that it can have. */
 static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
                                int64_t capacity, spc_error *error)
 {

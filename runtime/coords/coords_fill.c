@@ -57,6 +57,8 @@ spc_status spc__coords_derive_set(spc_coords *c, const spc__source *rows,
     return status;
 }
 
+/* Checks an update's arguments. What only the device knows is checked by
+ * spc_coords_check(). */
 static spc_status check_update(const spc_coords *c, const int32_t *coords,
                                const int32_t *count, int64_t rows,
                                spc_error *error)
@@ -150,6 +152,7 @@ spc_status spc_coords_merge_features(const spc_coords *c, void *features,
 
 /* ---- errors ----------------------------------------------------------- */
 
+/* Names the first row outside the extent and its axis. */
 static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
                              spc_error *error)
 {
@@ -168,6 +171,8 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
         (int)spc__key_high(&c->key, at));
 }
 
+/* Names the first pair of equal rows if the coordinates are at hand, or else
+ * the second of them. */
 static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
                                  const int32_t *host, spc_error *error)
 {
@@ -190,6 +195,7 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
                      first, second, (int)c[0], (int)c[1], (int)c[2], (int)c[3]);
 }
 
+/* Turns the statistics of an update into an error. */
 static spc_status judge(const spc_coords *c, const int32_t *stats,
                         const int32_t *host, spc_error *error)
 {
@@ -249,6 +255,7 @@ spc_status spc_coords_check(spc_coords *c, void *stream)
 
 /* ---- the capacity ----------------------------------------------------- */
 
+/* The capacity may shrink and grow within the memory that was reserved. */
 static spc_status check_capacity(const spc_coords *c, int64_t rows,
                                  spc_error *error)
 {

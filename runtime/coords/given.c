@@ -63,6 +63,7 @@ static void add_targets(target *all, int64_t *count, const spc_geometry *g,
     add(all, count, at);
 }
 
+/* Writes each voxel of a sorted list once and returns their number. */
 static int64_t keep_distinct(int32_t *out, const target *all, int64_t count)
 {
     int64_t kept = 0;

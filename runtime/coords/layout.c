@@ -94,6 +94,8 @@ int spc__map_tile_count(const spc_map *map, int tile_rows)
     return tiles_of(map->to->capacity, tile_rows);
 }
 
+/* Makes a table of the tiles in the order of their masks, sized for the
+ * reserved rows, as is every array of a map. */
 static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
                                int tile_rows, spc_error *error)
 {
@@ -210,6 +212,8 @@ static spc_status alloc_sorted(spc__map_layout *layout, const spc_map *map,
     return SPC_OK;
 }
 
+/* Adds a layout whose rows are sorted, and fills it if the map has been
+ * filled. */
 static spc_status add_sorted(spc_map *map, const spc__row_order *order,
                              int group, void *stream, spc_error *error)
 {
@@ -238,6 +242,7 @@ static spc_status add_sorted(spc_map *map, const spc__row_order *order,
     return status;
 }
 
+/* Adds the index of the unsorted layout, which a map makes only on demand. */
 static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 {
     spc_status status = spc__map_index_alloc(&map->plain, map, error);
@@ -251,6 +256,7 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
     return status;
 }
 
+/* Adds a table of tiles to a layout. */
 static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
                             int tile_rows, void *stream, spc_error *error)
 {
@@ -278,6 +284,7 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
     return SPC_OK;
 }
 
+/* Makes what a plan needs of a layout, unless it exists. */
 static spc_status prepare_group(spc_map *map, const spc__row_order *sorted,
                                 int group, int tile_rows, void *stream,
                                 spc_error *error)
@@ -380,6 +387,7 @@ int64_t spc__map_pair_capacity(const spc_map *map)
                         : (int64_t)pair_capacity(map, map->to->rows_padded);
 }
 
+/* Allocates the lists of pairs for the most pairs that the map can have. */
 static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
                                spc_error *error)
 {
@@ -403,6 +411,7 @@ static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
     return status;
 }
 
+/* Adds the lists of pairs to the map. */
 static spc_status add_pairs(spc_map *map, void *stream, spc_error *error)
 {
     const spc__indexer *indexer = map->in->indexer;

@@ -51,6 +51,7 @@ static spc_status check_guard(const spc_coords *in, const spc_geometry *g,
     return SPC_OK;
 }
 
+/* Checks that the rule can lead from one set to the other. */
 static spc_status check_sets(const spc_coords *in, const spc_coords *to,
                              const spc_geometry *g, spc_error *error)
 {
@@ -75,6 +76,7 @@ static spc_status check_sets(const spc_coords *in, const spc_coords *to,
     return SPC_OK;
 }
 
+/* Sets what the map is. Its arrays come later. */
 static void describe(spc_map *map, spc_coords *in, spc_coords *to,
                      const spc_geometry *geometry, bool inverse)
 {
@@ -89,6 +91,7 @@ static void describe(spc_map *map, spc_coords *in, spc_coords *to,
     map->centre = inverse ? -1 : spc__geometry_centre(geometry);
 }
 
+/* Makes a map without content: an update fills it. */
 static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
                          const spc_geometry *geometry, bool inverse,
                          spc_error *error)
@@ -121,6 +124,7 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     return status;
 }
 
+/* Makes a map for a public function and reports errors in its name. */
 static spc_status create_public(const char *name, spc_map **out, spc_coords *in,
                                 spc_coords *to, const spc_geometry *geometry,
                                 bool inverse)
@@ -260,6 +264,8 @@ static spc_status build(spc_map *map, const spc__source *source,
     return status;
 }
 
+/* Only a submanifold map takes coordinates: it has one set, which it fills
+ * itself. */
 static spc_status check_update(const spc_map *map, const int32_t *coords,
                                const int32_t *count, int64_t rows,
                                spc_error *error)
@@ -362,6 +368,7 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
+/* Reads back what an update left: errors, and the number of pairs. */
 static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
                           spc_error *error)
 {
@@ -521,6 +528,7 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     return status;
 }
 
+/* Checks the arguments of the functions that make sets and map at once. */
 static spc_status check_layer(const spc_conv *conv, const int32_t *coords,
                               int64_t rows, spc_error *error)
 {

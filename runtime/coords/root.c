@@ -19,6 +19,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* One step: the outputs of the set's own rule. */
 static void from_inputs(spc__derivation *out, const spc_coords *c)
 {
     const spc_geometry *g = &c->rule;
@@ -53,6 +54,7 @@ typedef struct outputs {
     int64_t first, last;
 } outputs;
 
+/* The outputs along an axis that read input i. */
 static outputs outputs_of(const spc__derivation *d, int axis, int64_t i)
 {
     /* From i = o s - p + r with 0 <= r < k: o is at least (i + p - k + 1) / s,

@@ -91,6 +91,8 @@ static void view(spc_map_view *out, const spc_rows_args *args)
     };
 }
 
+/* Fills the layout of a layer whose rows need no map, as the kernel does on a
+ * device. */
 static void fill_on_host(const spc_rows_args *args)
 {
     int rows = args->count ? *args->count : args->rows;
@@ -112,6 +114,7 @@ static void fill_on_host(const spc_rows_args *args)
     args->tile_begin[0] = 0;
 }
 
+/* Runs the kernel with as many blocks as the device has work for. */
 static spc_status launch(const spc_ctx *ctx, spc__kernel *kernel,
                          const spc_rows_args *args, void *stream,
                          spc_error *error)

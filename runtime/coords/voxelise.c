@@ -52,6 +52,7 @@ spc_status spc__voxel_axis_check(double low, double high, double voxel,
     return SPC_OK;
 }
 
+/* Checks what the user asks for about the features. */
 static spc_status check_features(const spc_voxelisation *how, spc_error *error)
 {
     bool mean = how->features == SPC_VOXELS_MEAN;
@@ -98,6 +99,8 @@ spc_status spc_voxelisation_check(const spc_voxelisation *how, spc_error *error)
 
 /* ---- creating ------------------------------------------------------------ */
 
+/* Makes the set that groups the points by voxel. Kernels may park points
+ * without a voxel in planes behind the grid, for which the extent has room. */
 static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -133,6 +136,7 @@ static spc_status take(void *out, spc_voxels *v, size_t bytes, spc_error *error)
     return spc__coords_alloc(out, v->set, bytes, error);
 }
 
+/* Allocates for the full capacity, so that no update allocates. */
 static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
 {
     size_t rows = (size_t)v->capacity;
@@ -174,6 +178,7 @@ static spc_status check_capacity(int64_t points, int64_t capacity,
                      (long long)capacity, (long long)points);
 }
 
+/* Makes the voxeliser. On failure spc_voxels_free() releases what exists. */
 static spc_status create(spc_voxels **out, spc_ctx *ctx,
                          const spc_voxelisation *how, int64_t points,
                          int64_t capacity, spc_error *error)
@@ -240,6 +245,7 @@ void spc_voxels_free(spc_voxels *v)
 
 /* ---- filling ------------------------------------------------------------- */
 
+/* Checks an update's arguments as far as the host knows them. */
 static spc_status check_update(const spc_voxels *v, const float *points,
                                const int32_t *count, int64_t rows,
                                spc_error *error)
@@ -260,6 +266,7 @@ static spc_status check_update(const spc_voxels *v, const float *points,
     return SPC_OK;
 }
 
+/* The grid, for the kernels. */
 static void describe_grid(spc_voxelise_args *args, const spc_voxels *v)
 {
     for (int a = 0; a < 3; a++) {
@@ -274,6 +281,7 @@ static void describe_grid(spc_voxelise_args *args, const spc_voxels *v)
     args->pitch = v->pitch;
 }
 
+/* The results and the arrays of the set that lead to them, for the kernels. */
 static void describe_features(spc_voxelise_args *args, const spc_voxels *v)
 {
     args->listed = v->set->count;
@@ -291,6 +299,8 @@ static void describe_features(spc_voxelise_args *args, const spc_voxels *v)
     args->features = v->features;
 }
 
+/* Three steps: a voxel for each point, equal voxels together (the set), and
+ * features for each voxel. */
 static spc_status update(spc_voxels *v, const float *points,
                          const int32_t *count, int64_t rows, void *stream,
                          spc_error *error)
@@ -334,6 +344,7 @@ spc_status spc_voxels_update(spc_voxels *v, const float *points,
 
 /* ---- report -------------------------------------------------------------- */
 
+/* Turns the statistics of an update into an error. */
 static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
                         int first_bad, spc_error *error)
 {
@@ -364,6 +375,7 @@ static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
     return SPC_OK;
 }
 
+/* Reads the statistics back and waits for them. */
 static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
                         spc_error *error)
 {

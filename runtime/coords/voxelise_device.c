@@ -27,6 +27,7 @@ static void device_destroy(spc_voxels *v)
     v->work = NULL;
 }
 
+/* Loads the two kernels. */
 static spc_status device_create(spc_voxels *v, spc_error *error)
 {
     voxelise_work *w = v->work = calloc(1, sizeof *w);
@@ -62,6 +63,7 @@ static spc_status launch(const spc_voxels *v, spc__kernel *kernel,
                              stream, error);
 }
 
+/* Starts the kernel that finds the voxel of each point. */
 static spc_status device_list(const spc_voxels *v,
                               const spc_voxelise_args *args, void *stream,
                               spc_error *error)

@@ -25,6 +25,8 @@ static void host_destroy(spc_voxels *v)
 
 /* ---- the voxel of a point ------------------------------------------------ */
 
+/* Counts a bad point and keeps the number of the first. Several threads do so
+ * at once. */
 static void note_bad(const spc_voxelise_args *args, int point)
 {
     int32_t *first = args->stats + SPC_VOXELISE_BAD_POINT;
@@ -40,6 +42,7 @@ static void note_bad(const spc_voxelise_args *args, int point)
         ;
 }
 
+/* The batch element of a point, or -1 if its column has no such number. */
 static int batch_of(const spc_voxelise_args *args, const float *point)
 {
     float b = args->batched ? point[0] : 0;
@@ -71,6 +74,8 @@ static bool cell_of(int32_t *cell, const spc_voxelise_args *args,
     return true;
 }
 
+/* Writes the voxel of a point. The kernel spc_voxel_list does the same on a
+ * device. */
 static void list_point(const spc_voxelise_args *args, int i)
 {
     const float *point = args->points + (int64_t)i * args->pitch;
@@ -109,6 +114,7 @@ static const float *row_of(const spc_voxelise_args *args, int point)
     return args->points + (int64_t)point * args->pitch + args->batched;
 }
 
+/* The mean of the points of a voxel. */
 static void mean_of(float *out, const spc_voxelise_args *args,
                     const int *points, int count)
 {
@@ -122,6 +128,7 @@ static void mean_of(float *out, const spc_voxelise_args *args,
         out[c] /= (float)count;
 }
 
+/* The features of a voxel: the mean, or the first points themselves. */
 static void fill_features(const spc_voxelise_args *args, const spc__dtype *type,
                           int voxel, const int *points, int count)
 {
@@ -142,6 +149,7 @@ static void fill_features(const spc_voxelise_args *args, const spc__dtype *type,
                      i < count ? row_of(args, points[i]) : zeros, columns);
 }
 
+/* Writes a voxel: coordinate, number of points and features. */
 static void fill_voxel(const spc_voxelise_args *args, const spc__dtype *type,
                        int voxel)
 {
@@ -164,6 +172,7 @@ typedef struct loop {
     int count;
 } loop;
 
+/* One task of the pool: a chunk of points or of voxels. */
 static void run_chunk(void *payload, int64_t chunk)
 {
     const loop *l = payload;
@@ -176,6 +185,7 @@ static void run_chunk(void *payload, int64_t chunk)
             fill_voxel(l->args, l->type, (int)i);
 }
 
+/* Spreads a step over the threads of the pool. */
 static spc_status run(const spc_voxels *v, loop *l, int most, spc_error *error)
 {
     /* A count above the capacity is reported by spc_voxels_check(). Here it
