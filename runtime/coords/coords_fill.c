@@ -57,8 +57,8 @@ spc_status spc__coords_derive_set(spc_coords *c, const spc__source *rows,
     return status;
 }
 
-/* Checks an update's arguments. What only the device knows is checked by
- * spc_coords_check(). */
+/* Checks an update's arguments as far as the host knows them.
+ * spc_coords_check() reports the rest. */
 static spc_status check_update(const spc_coords *c, const int32_t *coords,
                                const int32_t *count, int64_t rows,
                                spc_error *error)

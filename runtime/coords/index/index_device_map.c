@@ -84,6 +84,7 @@ static size_t table_slots(const spc_coords *in)
     return slots;
 }
 
+/* The hash table that some configurations search instead of the sorted keys. */
 static spc_status alloc_table(map_work *w, const spc_map *map, spc_error *error)
 {
     size_t slots = table_slots(map->in);
@@ -302,6 +303,7 @@ int spc__device_map_tables(const spc_map *map, const spc__map_tiles *tiles)
     return add_tiles(&args, map, &map->plain, tiles);
 }
 
+/* Adds the stages that sort a layout's rows and write its index and tiles. */
 static void add_sorted(spc_index_args *args, const spc_map *map,
                        const spc__map_layout *layout)
 {
@@ -349,6 +351,7 @@ spc_status spc__device_map_order_create(spc_map *map,
                : status;
 }
 
+/* Starts the kernel for one layout. */
 static spc_status launch_layout(const spc_map *map, spc_index_args *args,
                                 const spc__map_layout *layout, void *stream,
                                 spc_error *error)
@@ -408,6 +411,7 @@ static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
                : status;
 }
 
+/* Lets the search write the map of the other direction as well. */
 static void add_turned(spc_index_args *args, const spc_map *turned)
 {
     const map_work *w = turned->work;

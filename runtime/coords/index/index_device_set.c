@@ -133,6 +133,7 @@ static spc_status load_sorting(spc_coords *c, spc_error *error)
                                                 &sorting, false, NULL, error);
 }
 
+/* The arrays of a sort by bins of the key's upper bits. */
 static spc_status alloc_bins(spc_coords *c, spc__index_set_work *w,
                              spc_error *error)
 {
@@ -235,6 +236,7 @@ spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
     return spc__index_launch(c->ctx, w->s.kernel, &w->s, &args, stream, error);
 }
 
+/* Describes a derived set to the kernels. */
 static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
 {
     const spc__index_set_work *w = c->work;

@@ -77,6 +77,8 @@ static size_t rows_sorted(const spc_coords *c)
     return rows > proposed ? rows : proposed;
 }
 
+/* Allocates what sorting needs. A derived set also has a list of all outputs
+ * that its inputs propose. */
 static spc_status set_create(spc_coords *c, spc_error *error)
 {
     spc__host_set *w = c->work = calloc(1, sizeof *w);
@@ -98,6 +100,7 @@ static void map_destroy(spc_map *map)
     map->work = NULL;
 }
 
+/* Allocates what sorting the rows of a map needs. */
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     spc__host_scratch *s = map->work = calloc(1, sizeof *s);
@@ -136,6 +139,7 @@ bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
     return spc__pool_run_until(pool, ctx->cancel, chunks, body, payload);
 }
 
+/* Fills the set, if the map does so, then the index and one layout. */
 static spc_status map_build(spc_map *map, const spc__source *source,
                             const spc__map_layout *sorted, void *stream,
                             spc_error *error)

@@ -75,6 +75,7 @@ static uint32_t digest_of(const ordering *o, int p)
                                                : digest_by_gray(o, p);
 }
 
+/* Writes the numbers by which a chunk of rows is sorted. */
 static void digest_chunk(void *payload, int64_t chunk)
 {
     const ordering *o = payload;
@@ -100,6 +101,7 @@ static uint32_t layout_word(const spc__map_layout *layout, int w)
                : (uint32_t)(below & ~(uint64_t)0 << (begin > 0 ? begin : 0));
 }
 
+/* Copies a chunk of rows into the sorted order. */
 static void permute_chunk(void *payload, int64_t chunk)
 {
     const ordering *o = payload;
@@ -135,6 +137,7 @@ typedef struct tiling {
     int *cost;
 } tiling;
 
+/* The offsets that any row of the tile uses, in one word of the mask. */
 static uint32_t tile_word(const tiling *t, int tile, int word)
 {
     const unsigned *mask = t->layout->mask +
@@ -149,6 +152,7 @@ static uint32_t tile_word(const tiling *t, int tile, int word)
     return all;
 }
 
+/* Counts the offsets of each tile, which are its cost. */
 static void cost_chunk(void *payload, int64_t chunk)
 {
     const tiling *t = payload;
@@ -162,6 +166,7 @@ static void cost_chunk(void *payload, int64_t chunk)
     }
 }
 
+/* Writes the masks of the tiles in their order. */
 static void mask_chunk(void *payload, int64_t chunk)
 {
     const tiling *t = payload;

@@ -44,6 +44,7 @@ static int count_below(const spc_map *map, int64_t k, int p)
     return count;
 }
 
+/* Numbers the pairs output by output, which gives each pair its place. */
 static void place_rows(const listing *l)
 {
     /* In key order and not in the caller's order, so that rows near each other
@@ -56,6 +57,7 @@ static void place_rows(const listing *l)
     }
 }
 
+/* Lists the pairs of one offset. */
 static void list_offset(void *payload, int64_t k)
 {
     /* Offsets write to ranges of their own, so threads need no atomics. */

@@ -9,6 +9,7 @@
 #include "coords/index/index_host.h"
 #include <string.h>
 
+/* The position of the first key that is not below the target. */
 static int lower_bound(const uint64_t *keys, int rows, uint64_t target)
 {
     int low = 0, high = rows;
@@ -48,6 +49,7 @@ typedef struct search {
     int64_t pairs;
 } search;
 
+/* The number that a step of so many voxels adds to a key. */
 static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
 {
     uint64_t key = 0;
@@ -59,6 +61,8 @@ static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
     return key;
 }
 
+/* A line of the kernel: offsets that differ only along z, the fastest axis of a
+ * key. */
 static line line_at(const spc_map *map, int number)
 {
     const spc_geometry *g = &map->geometry;
@@ -113,6 +117,7 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
     return pairs;
 }
 
+/* Finds all pairs of some rows, line by line. Returns their number. */
 static int64_t search_lines(const search *s, int begin, int end)
 {
     const spc_geometry *g = &s->map->geometry;
@@ -245,6 +250,7 @@ static void find_own(const search *s, int begin, int end)
     }
 }
 
+/* One task of the pool: the pairs of a chunk of rows, and their padding. */
 static void search_chunk(void *payload, int64_t chunk)
 {
     search *s = payload;

@@ -17,6 +17,7 @@ typedef struct build {
     int count;
 } build;
 
+/* An atomic minimum. */
 static void note_least(int32_t *first, int row)
 {
     /* Relaxed order is enough: the pool joins its threads before the value is
@@ -55,6 +56,7 @@ static uint64_t pack_row(const build *b, int row)
     return outside ? layout->none : key;
 }
 
+/* Writes the keys of a chunk of rows. */
 static void pack_chunk(void *payload, int64_t chunk)
 {
     const build *b = payload;
@@ -224,6 +226,8 @@ static int propose_listed(int32_t *to, const spc_geometry *g,
     return written;
 }
 
+/* Lists the outputs that read an input: the product of those along each axis.
+ * Returns their number. */
 static int propose(int32_t *to, const spc_geometry *g, const int32_t c[4])
 {
     if (spc__geometry_derives_by_list(g))
@@ -293,6 +297,8 @@ static char *part_of(const merging *m, int row)
     return m->features + ((size_t)row * m->width + m->first) * m->type->bytes;
 }
 
+/* Sums or averages a piece of the features of equal rows into the first of
+ * them. */
 static void merge_part(merging *m, int begin, int end)
 {
     const int *rows = m->c->twins;

@@ -33,6 +33,7 @@ static int digit_of(const pass *p, int i)
     return (int)(p->from_keys[i] >> p->shift) & (DIGITS - 1);
 }
 
+/* Counts the digits of a chunk. */
 static void count_chunk(void *payload, int64_t chunk)
 {
     const pass *p = payload;
@@ -44,6 +45,7 @@ static void count_chunk(void *payload, int64_t chunk)
         counts[digit_of(p, i)]++;
 }
 
+/* Moves the entries of a chunk to the places of their digits. */
 static void scatter_chunk(void *payload, int64_t chunk)
 {
     const pass *p = payload;
@@ -57,6 +59,7 @@ static void scatter_chunk(void *payload, int64_t chunk)
     }
 }
 
+/* One pass of a stable radix sort, by one digit, in parallel chunks. */
 static bool run_pass(const spc_ctx *ctx, pass *p)
 {
     int place = 0;

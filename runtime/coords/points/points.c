@@ -58,6 +58,7 @@ static spc_status alloc_clear(void *out, const spc_points *p, size_t bytes,
                             : status;
 }
 
+/* Allocates for the full capacity, so that no update allocates. */
 static spc_status alloc_arrays(spc_points *p, spc_error *error)
 {
     size_t rows = (size_t)p->rows.capacity;
@@ -92,6 +93,7 @@ spc_status spc__points_check_rows(int64_t rows, spc_error *error)
                      (long long)rows, (long long)most);
 }
 
+/* Checks the size and the extent that the user states for a cloud. */
 static spc_status check_options(const spc_points_options *o, spc_error *error)
 {
     spc_status status = spc__points_check_rows(o->capacity, error);
@@ -113,6 +115,7 @@ static spc_status check_options(const spc_points_options *o, spc_error *error)
     return SPC_OK;
 }
 
+/* Sets up the part of a cloud that it shares with a set of voxels. */
 static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
 {
     p->rows.ctx = spc__ctx_share(ctx);
@@ -193,6 +196,7 @@ spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
 
 /* ---- cells --------------------------------------------------------------- */
 
+/* Refuses an extent whose cells have no numbers in an int. */
 static spc_status check_cells(const spc_points *p, float inverse,
                               spc_error *error)
 {
@@ -324,6 +328,7 @@ static spc_status clear_stats(const spc_points *p, void *stream,
                            4 * SPC_POINTS_STATS, stream, error);
 }
 
+/* Runs a step that fills the cloud. */
 static spc_status run_fill(spc_points *p, spc__points_step step,
                            spc_place_args *args, void *stream, spc_error *error)
 {
@@ -400,6 +405,7 @@ spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
                      "multiple of 4 bytes");
 }
 
+/* Checks an update's arguments as far as the host knows them. */
 static spc_status check_update(const spc_points *p, const float *xyz,
                                const int32_t *batch, const int32_t *count,
                                int64_t rows, spc_error *error)
@@ -439,6 +445,7 @@ spc_status spc_points_update(spc_points *p, const float *xyz,
 
 /* ---- errors -------------------------------------------------------------- */
 
+/* Names the first bad row of the first bad field. */
 static spc_status fail_range(const spc_points *p, const int32_t *stats,
                              spc_error *error)
 {

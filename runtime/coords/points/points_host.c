@@ -39,6 +39,7 @@ static void note_bad(const spc_place_args *a, int field, int row)
         *noted = SPC_INDEX_NO_ROW - row;
 }
 
+/* True if the point is inside the cloud's extent. Otherwise notes its row. */
 static bool check_point(const spc_place_args *a, const float *p, int batch,
                         int row)
 {
@@ -57,6 +58,7 @@ static bool check_point(const spc_place_args *a, const float *p, int batch,
     return inside;
 }
 
+/* Fills a cloud from coordinates or from steps of a recorded scene. */
 static void place(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
@@ -81,6 +83,7 @@ static void place(const spc_ctx *ctx, const void *args)
     }
 }
 
+/* Fills a sampled cloud with the points that were picked. */
 static void pick(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
@@ -105,6 +108,7 @@ static int floor_of(float v)
     return whole - (v < (float)whole);
 }
 
+/* Finds the cell of each point. */
 static void find_cells(const spc_ctx *ctx, const void *args)
 {
     const spc_cells_args *a = args;
@@ -122,6 +126,8 @@ static void find_cells(const spc_ctx *ctx, const void *args)
     }
 }
 
+/* Copies the points in the order of their cells, so that a cell's points lie
+ * side by side. */
 static void sort_points(const spc_ctx *ctx, const void *args)
 {
     const spc_sort_points_args *a = args;
@@ -158,6 +164,7 @@ typedef struct query {
     int ties;    /* and this many that are equal to it */
 } query;
 
+/* The key of a cell. */
 static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
 {
     const spc_index_key *layout = &a->key;
@@ -188,6 +195,8 @@ static int find_cell(const spc_radius_args *a, uint64_t key)
     return low;
 }
 
+/* Adds the points of a column of cells, which are consecutive in the sorted
+ * cloud. */
 static void add_run(query *q, int x, int y)
 {
     const spc_radius_args *a = q->a;
@@ -312,6 +321,7 @@ static bool counts_there(const query *q, const seen *s)
            (square == last[0] && q->position <= (int)last[1]);
 }
 
+/* Visits a point if it is within the radius. */
 static void look(query *q, int place, visitor *visit, void *payload)
 {
     const spc_radius_args *a = q->a;
@@ -360,6 +370,7 @@ static void count_one(query *q, const seen *s, void *payload)
     ++*(int *)payload;
 }
 
+/* Counts the triplets of a chunk of outputs. */
 static void count_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
@@ -492,6 +503,7 @@ static void limit_output(query *q, int position)
     visit_all(q, note_tie, &last[1]);
 }
 
+/* Finds the limits of a chunk of outputs, for the map backwards. */
 static void limit_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
@@ -527,6 +539,7 @@ static void count_offset(query *q, const seen *s, void *payload)
     to->places[s->k] += counts(q, s);
 }
 
+/* Writes a triplet to the next place of its offset. */
 static void write_triplet(query *q, const seen *s, void *payload)
 {
     sorting *to = payload;
@@ -538,6 +551,8 @@ static void write_triplet(query *q, const seen *s, void *payload)
     at[1] = s->k;
 }
 
+/* Writes an output's triplets, sorted by offset. It counts first, since a sort
+ * by counting needs the size of each part. */
 static void write_output(query *q, sorting *to, int position)
 {
     const spc_radius_args *a = q->a;
@@ -560,6 +575,7 @@ static void write_output(query *q, sorting *to, int position)
     visit_all(q, write_triplet, to);
 }
 
+/* Writes the triplets of a chunk of outputs. */
 static void write_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
@@ -572,6 +588,7 @@ static void write_chunk(void *payload, int64_t chunk)
         write_output(&q, &to, p);
 }
 
+/* Writes all triplets if they fit. */
 static void write_all(const spc_ctx *ctx, const void *args)
 {
     const spc_radius_args *a = args;

@@ -7,6 +7,7 @@
 
 /* ---- by offset ----------------------------------------------------------- */
 
+/* Finds where the pairs of each offset begin in the list by offset. */
 static void sum_offsets(const spc_by_offset_args *a)
 {
     int held = a->first[a->rows_padded];

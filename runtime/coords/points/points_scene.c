@@ -48,6 +48,8 @@ static spc_points_options extent_of(const float *xyz, const int32_t *batch,
     return o;
 }
 
+/* Names the first row that is no point. The extent of such rows would be
+ * NaN. */
 static spc_status check_finite(const float *xyz, const int32_t *batch,
                                int64_t rows, spc_error *error)
 {
@@ -134,6 +136,7 @@ spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
     return spc__ctx_fail(ctx, &error);
 }
 
+/* The smallest extent that holds the points of a recorded scene. */
 static spc_points_options extent_of_steps(const int32_t *host, int64_t rows)
 {
     spc_points_options o = SPC_POINTS_OPTIONS_INIT;
@@ -153,6 +156,7 @@ static spc_points_options extent_of_steps(const int32_t *host, int64_t rows)
     return o;
 }
 
+/* Copies a recorded scene to the device and fills the cloud with it. */
 static spc_status upload_steps(spc_points *p, const int32_t *host, int64_t rows,
                                spc_error *error)
 {

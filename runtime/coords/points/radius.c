@@ -70,6 +70,7 @@ static void map_destroy(spc_map *map)
     map->work = NULL;
 }
 
+/* Makes the cells of a cloud and a copy of its points in their order. */
 static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
                                spc_coords *rows, float inverse,
                                spc_error *error)
@@ -110,6 +111,7 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
                : status;
 }
 
+/* Allocates the lists for the room that was asked for. */
 static spc_status alloc_arrays(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
@@ -153,6 +155,8 @@ static bool has_limits(const spc_map *map)
     return map->inverse && map->geometry.nearest > 0;
 }
 
+/* Allocates the limits of the inverse of a layer with `nearest`: the last point
+ * that counted for each output of the layer. */
 static spc_status create_limits(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
@@ -168,6 +172,8 @@ static spc_status create_limits(const spc_map *map, spc_error *error)
                : status;
 }
 
+/* Makes everything of a map but its content. On failure map_destroy() releases
+ * what exists. */
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     radius_work *w = map->work = calloc(1, sizeof *w);
@@ -194,6 +200,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
 
 /* ---- creating ------------------------------------------------------------ */
 
+/* Sets what the map is. Its arrays come later. */
 static void describe(spc_map *map, spc_points *in, spc_points *to,
                      const spc_geometry *geometry, bool inverse)
 {
@@ -207,6 +214,7 @@ static void describe(spc_map *map, spc_points *in, spc_points *to,
     map->centre = -1;
 }
 
+/* Checks the arguments of a map of points. */
 static spc_status check_map(const spc_points *in, const spc_points *to,
                             const spc_geometry *g, int64_t triplets,
                             spc_error *error)
@@ -257,6 +265,7 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
     return status;
 }
 
+/* Makes a map for a public function and reports errors in its name. */
 static spc_status create_public(const char *name, spc_map **out, spc_points *in,
                                 spc_points *to, const spc_geometry *geometry,
                                 int64_t triplets, bool inverse)
@@ -297,6 +306,7 @@ static spc_sorted_cloud sorted_args(const sorted_cloud *c)
                               c->points, c->of->rows.capacity};
 }
 
+/* Finds the cells of a cloud and sorts its points by them. */
 static spc_status sort_cloud(const radius_work *w, const sorted_cloud *c,
                              void *stream, spc_error *error)
 {
@@ -333,6 +343,7 @@ static void set_lengths(spc_radius_args *args, const spc_geometry *g, float in)
     }
 }
 
+/* Describes the search to the kernels. */
 static spc_radius_args radius_args(const spc_map *map)
 {
     const radius_work *w = map->work;
@@ -383,6 +394,7 @@ static spc_status find_limits(const spc_map *map, void *stream,
                            error);
 }
 
+/* Fills the map from two sorted clouds. */
 static spc_status search(const spc_map *map, void *stream, spc_error *error)
 {
     const radius_work *w = map->work;
@@ -416,6 +428,7 @@ spc_status spc__radius_fill(const spc_map *map, void *stream, spc_error *error)
     return status == SPC_OK ? search(map, stream, error) : status;
 }
 
+/* The indexer's function that fills a map. */
 static spc_status map_build(spc_map *map, const spc__source *source,
                             const spc__map_layout *sorted, void *stream,
                             spc_error *error)
@@ -470,6 +483,7 @@ static spc_status tile(const spc_map *map, const spc__map_layout *layout,
 
 /* ---- queries of a map ---------------------------------------------------- */
 
+/* Reads back the number of triplets, and whether they fitted. */
 static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
                               spc_error *error)
 {

@@ -71,6 +71,7 @@ spc_status spc__radius_bundles_reserve(const spc_map *map, spc_error *error)
     return spc__coords_alloc(&w->bundles, map->to, 4 * words, error);
 }
 
+/* Describes the bundles to the kernel. They are parts of one allocation. */
 static spc_bundle_args bundle_args(const spc_map *map)
 {
     const radius_work *w = map->work;
@@ -166,6 +167,7 @@ spc_status spc__radius_inputs(const spc_map *map, void *stream,
     return w->turned ? spc__radius_fill(w->turned, stream, error) : SPC_OK;
 }
 
+/* Makes the map in the other direction, when something first needs it. */
 static spc_status make_turned(spc_map *map, void *stream, spc_error *error)
 {
     radius_work *w = map->work;

@@ -20,6 +20,7 @@ static const spc__regrouper *regrouper_of(const spc_coords *c)
 
 /* ---- checks ----------------------------------------------------------- */
 
+/* Checks the numbers of one axis. */
 static spc_status check_axis(const spc_regrouping *how, int i, spc_error *error)
 {
     if (how->scale[i] < 0 || how->scale[i] > SPC__GEOMETRY_MOST)
@@ -53,6 +54,7 @@ spc_status spc_regrouping_check(const spc_regrouping *how, spc_error *error)
     return status;
 }
 
+/* Checks the sets that the new one is made of. */
 static spc_status check_sources(spc_coords *const *sources, int count,
                                 spc_error *error)
 {
@@ -70,6 +72,7 @@ static spc_status check_sources(spc_coords *const *sources, int count,
     return SPC_OK;
 }
 
+/* Checks the arguments of a new set. */
 static spc_status check(spc_coords *const *sources, int count,
                         const spc_regrouping *how, int64_t capacity,
                         spc_error *error)
@@ -101,6 +104,7 @@ static bool may_merge(const spc__regroup *r)
     return !apart;
 }
 
+/* Adds a source, whose rows are numbered after those of the earlier ones. */
 static spc_status add_source(spc__regroup *r, spc_coords *source,
                              spc_error *error)
 {
@@ -120,6 +124,7 @@ static spc_status add_source(spc__regroup *r, spc_coords *source,
     return SPC_OK;
 }
 
+/* Sets what the regrouping is. Its arrays come later. */
 static spc_status describe(spc__regroup *r, spc_coords *const *sources,
                            int count, const spc_regrouping *how,
                            spc_error *error)
@@ -157,6 +162,7 @@ static spc_status widen(int32_t *low, int32_t *high, bool first,
     return SPC_OK;
 }
 
+/* Finds the extent and the guard bands of the result. */
 static spc_status bound(spc__regrouped_bounds *out, const spc__regroup *r,
                         spc_error *error)
 {
@@ -174,6 +180,7 @@ static spc_status bound(spc__regrouped_bounds *out, const spc__regroup *r,
     return status;
 }
 
+/* Allocates for the full capacity, so that no update allocates. */
 static spc_status alloc_arrays(spc_coords *c, spc_error *error)
 {
     spc__regroup *r = c->regroup;
@@ -247,6 +254,8 @@ static spc_status make(spc_coords **out, spc__regroup *r, int64_t capacity,
     return status;
 }
 
+/* Makes a regrouped set. Until make() takes over, a failure must release the
+ * sources here. */
 static spc_status create(spc_coords **out, spc_coords *const *sources,
                          int count, const spc_regrouping *how, int64_t capacity,
                          spc_error *error)
@@ -396,6 +405,7 @@ static int half_of(spc_dtype dtype)
     return dtype == SPC_F16 ? 1 : dtype == SPC_BF16 ? 2 : 0;
 }
 
+/* Checks what a user wants to gather. */
 static spc_status check_gather(const spc_coords *c, const spc_gather *how,
                                spc_error *error)
 {
@@ -432,6 +442,7 @@ static int piece_of(const spc_gather_args *args, int bytes)
     return aligned ? 16 / bytes : 1;
 }
 
+/* Describes a move of features to the kernels. */
 static void describe_gather(spc_gather_args *args, const spc_coords *c,
                             const spc_gather *how)
 {
@@ -465,6 +476,7 @@ static spc_status check_features(const spc_coords *c, const void *const *given,
     return SPC_OK;
 }
 
+/* Checks what a user wants a mask of. */
 static spc_status check_mask(const spc_coords *c, const void *const *in,
                              spc_dtype dtype, float above, spc_error *error)
 {
@@ -490,6 +502,7 @@ static const int *given(const spc_coords *c)
     return spc__coords_is_derived(c) ? c->count : c->stats + SPC_INDEX_ROWS;
 }
 
+/* Describes a mask to the kernel. */
 static void describe_mask(spc_mask_args *args, const spc_coords *c,
                           const void *const *in)
 {

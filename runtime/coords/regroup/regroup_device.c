@@ -40,6 +40,8 @@ static void device_destroy(spc_coords *c)
     c->regroup->work = NULL;
 }
 
+/* Chooses at most one block a multiprocessor, since all blocks of the listing
+ * kernel must run at once. */
 static void choose_grid(regroup_work *w, const spc_coords *c)
 {
     /* No block gets fewer than 128 rows. */
@@ -52,6 +54,7 @@ static void choose_grid(regroup_work *w, const spc_coords *c)
                               : (unsigned)(most > 0 ? most : 1);
 }
 
+/* Loads the five kernels, which are of one template. */
 static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
 {
     const struct {
@@ -81,6 +84,7 @@ static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
                : status;
 }
 
+/* Allocates what the kernels need and loads them. */
 static spc_status device_create(spc_coords *c, spc_error *error)
 {
     spc__regroup *r = c->regroup;
@@ -106,6 +110,7 @@ static spc_status device_create(spc_coords *c, spc_error *error)
 
 /* ---- filling ---------------------------------------------------------- */
 
+/* Describes the sources to the kernels. */
 static void add_sources(spc_regroup_args *args, const spc__regroup *r)
 {
     args->sources = r->sources;
@@ -121,6 +126,7 @@ static void add_sources(spc_regroup_args *args, const spc__regroup *r)
         };
 }
 
+/* Describes a fill to the kernels. */
 static spc_regroup_args args_of(const spc_coords *c, const uint8_t *mask)
 {
     const spc__regroup *r = c->regroup;
@@ -153,6 +159,8 @@ static spc_regroup_args args_of(const spc_coords *c, const uint8_t *mask)
     return args;
 }
 
+/* Lists the children of all rows, sorts and merges them as a set, and records
+ * which row each child became. */
 static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
                               spc_error *error)
 {

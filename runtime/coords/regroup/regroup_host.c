@@ -39,6 +39,7 @@ static void find_positions(int *at, const spc_coords *source)
         at[((const int *)source->order)[p]] = p;
 }
 
+/* The voxel of a key, times the scale. */
 static void scaled_voxel(int32_t out[4], const spc_coords *source,
                          const int scale[3], int p)
 {
@@ -78,6 +79,7 @@ static void list_row(spc_coords *c, const int32_t voxel[4], int row,
     }
 }
 
+/* Lists the children of a source's rows. */
 static void list_source(spc_coords *c, int number, const uint8_t *mask)
 {
     const spc__regroup *r = c->regroup;
@@ -98,6 +100,7 @@ static void list_source(spc_coords *c, int number, const uint8_t *mask)
 
 /* ---- rows ------------------------------------------------------------- */
 
+/* Records rows and slots of a set in which nothing merged. */
 static void keep_rows(spc_coords *c)
 {
     spc__regroup *r = c->regroup;
@@ -111,6 +114,7 @@ static void keep_rows(spc_coords *c)
     r->begin[*c->count] = *c->count;
 }
 
+/* Records rows and slots of a set in which equal children became one row. */
 static void merge_rows(spc_coords *c)
 {
     spc__regroup *r = c->regroup;
@@ -129,6 +133,7 @@ static void merge_rows(spc_coords *c)
     r->begin[*c->count] = c->twin_begin[*c->count];
 }
 
+/* Fills the set as the kernels do on a device. */
 static spc_status host_fill(spc_coords *c, const uint8_t *mask, void *stream,
                             spc_error *error)
 {
@@ -152,6 +157,7 @@ static spc_status host_fill(spc_coords *c, const uint8_t *mask, void *stream,
 
 /* ---- masks ------------------------------------------------------------ */
 
+/* Makes a mask: the children whose number is above the threshold. */
 static spc_status host_mask(const spc_coords *c, const spc_mask_args *args,
                             spc_dtype dtype, void *stream, spc_error *error)
 {
@@ -192,6 +198,7 @@ typedef struct part {
     float sum[PART], row[PART];
 } part;
 
+/* The source that has this row. */
 static int source_at(const spc_gather_args *args, int64_t row)
 {
     int s = 0;
@@ -230,6 +237,7 @@ static void clear_sum(part *p, float to)
         p->sum[i] = to;
 }
 
+/* Sums the features of all slots that became the row. */
 static void gather_row(const moving *m, part *p, int64_t row)
 {
     const spc_gather_args *a = m->args;
@@ -243,6 +251,8 @@ static void gather_row(const moving *m, part *p, int64_t row)
     store_row(m, p, a->out[0], row);
 }
 
+/* The gradient of a gather: sums those of all rows that the input's children
+ * became. */
 static void spread_row(const moving *m, part *p, int64_t row)
 {
     const spc_gather_args *a = m->args;
@@ -263,6 +273,7 @@ static void spread_row(const moving *m, part *p, int64_t row)
     store_row(m, p, a->out[s], row - (int64_t)a->first[s] * a->slices);
 }
 
+/* Moves a row in parts, since the sums have a fixed size. */
 static void move_row(const moving *m, part *p, int64_t row)
 {
     size_t channels = (size_t)m->args->channels;

@@ -56,6 +56,7 @@ static const spc__word words[] = {
     {0},
 };
 
+/* Reads an operation and its words. */
 static spc_status read_words(spc_regrouping *out, const char *text,
                              spc_error *error)
 {
