@@ -76,6 +76,8 @@ static bool write_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
+/* Opens code without a file, so nothing has to be written or removed. Returns
+ * NULL if the system cannot do this. */
 static void *open_from_memory(int *fd, const void *code, size_t bytes)
 {
     char path[64];
@@ -94,6 +96,7 @@ static void *open_from_memory(int *fd, const void *code, size_t bytes)
     return handle;
 }
 
+/* Opens code through a file of its own folder, which is removed at once. */
 static void *open_from_file(const void *code, size_t bytes, spc_error *error)
 {
     spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;

@@ -17,6 +17,7 @@ static bool has_gpu(const spc__cuda *cuda)
            cuda->DeviceGetCount(&count) == CUDA_SUCCESS && count > 0;
 }
 
+/* Finds the driver's functions and names one that is missing. */
 static spc_status resolve(spc__cuda *cuda, spc_error *error)
 {
     const char *missing = NULL;

@@ -62,6 +62,8 @@ static void *open_library(void)
     return library;
 }
 
+/* Finds the library's functions. False if one is missing, as in another
+ * version. */
 static bool resolve(spc__cublas *c)
 {
     const struct {

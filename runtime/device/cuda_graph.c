@@ -123,6 +123,7 @@ typedef struct place {
     size_t count;
 } place;
 
+/* Finds the nodes on which the next work of a capture would depend. */
 static spc_status find_place(const spc__cuda *api, place *out, CUstream stream,
                              spc_error *error)
 {
@@ -137,6 +138,7 @@ static spc_status find_place(const spc__cuda *api, place *out, CUstream stream,
     return status;
 }
 
+/* Copies the current place of a capture. */
 static spc_status mark(const spc__cuda *api, spc__mark *out, CUstream stream,
                        spc_error *error)
 {
@@ -172,6 +174,7 @@ spc_status spc__cuda_graph_mark(spc__device *device, spc__mark *out,
     return status;
 }
 
+/* Makes the next work of a capture depend on these nodes alone. */
 static spc_status depend(const spc__cuda *api, CUgraphNode *nodes, size_t count,
                          CUstream stream, spc_error *error)
 {

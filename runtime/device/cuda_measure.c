@@ -64,6 +64,7 @@ static spc_status wait_end(timing *t)
     return check(t, result, "finish the measured run");
 }
 
+/* Waits for the second event and reads the time since the first. */
 static spc_status elapsed(timing *t, double *us)
 {
     float ms = 0;
@@ -117,6 +118,7 @@ static spc_status time_cold(timing *t, int i, double *us)
     return status == SPC_OK ? time_run(t, us) : status;
 }
 
+/* Times one replay of the graph. */
 static spc_status time_replay(timing *t, double *us)
 {
     spc_status status;
@@ -141,6 +143,8 @@ static int choose_runs(double run_us)
     return runs < RUNS_MIN ? RUNS_MIN : runs > RUNS_MAX ? RUNS_MAX : (int)runs;
 }
 
+/* Captures several runs in a graph, so that the cost of launching them is not
+ * timed. */
 static spc_status capture(timing *t, int runs)
 {
     CUgraph graph = NULL;
@@ -171,6 +175,8 @@ static spc_status capture(timing *t, int runs)
     return status;
 }
 
+/* Makes the stream, the events and the buffer. The caller releases them, also
+ * on failure. */
 static spc_status prepare(timing *t)
 {
     spc_status status;
@@ -230,6 +236,8 @@ static spc_status time_one(timing *t, int i, double *us)
     return t->measure->before != NULL ? time_run(t, us) : time_replay(t, us);
 }
 
+/* Takes the samples. A limit of time may end it early, but not before the first
+ * sample. */
 static spc_status sample(timing *t, double *samples, int *count)
 {
     double run_us = 0, us = 0;

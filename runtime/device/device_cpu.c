@@ -59,6 +59,7 @@ static cpu_device *self(spc__device *device)
 
 /* ---- instruction sets ---------------------------------------------------- */
 
+/* The four parts of AVX-512 for which the kernels are compiled. */
 static bool has_avx512(void)
 {
 #if defined(__x86_64__)
@@ -71,6 +72,8 @@ static bool has_avx512(void)
 #endif
 }
 
+/* AVX2 with the two extensions that came with it, products with sums and
+ * f16. */
 static bool has_avx2(void)
 {
 #if defined(__x86_64__)
@@ -166,6 +169,7 @@ static int64_t all_caches(int threads)
     return reachable_cache(threads) + (own > 0 ? own : 4 << 20) * threads;
 }
 
+/* Describes the processor in the words of a device. */
 static void describe(spc_device_info *out, const struct isa *isa, int threads)
 {
     memset(out, 0, sizeof(*out));
@@ -219,6 +223,7 @@ static void cpu_close(spc__device *device)
     free(cpu);
 }
 
+/* Opens the device: the instruction set, then the threads. */
 static spc_status cpu_open(spc__device **out, int ordinal,
                            const spc__device_options *options, spc_error *error)
 {
@@ -245,6 +250,7 @@ static spc_status cpu_open(spc__device **out, int ordinal,
 
 /* ---- code ---------------------------------------------------------------- */
 
+/* Finds a kernel in a module. The module keeps it. */
 static spc_status cpu_kernel_get(spc__device *device, spc__module *module,
                                  const char *name, size_t shared_bytes,
                                  spc__kernel **out, spc_error *error)
@@ -300,6 +306,8 @@ static void write_arithmetic(unsigned mode)
 #endif
 }
 
+/* Runs the threads of a block one after the other. Kernels for this device
+ * never wait for each other. */
 static void run_block(void *payload, int64_t i)
 {
     const run *r = payload;
@@ -372,6 +380,7 @@ static int runs_of_sample(const spc__measure *measure, uint64_t once_ns)
     return runs < MOST_RUNS ? (int)runs : MOST_RUNS;
 }
 
+/* Times runs on the host's clock. Short runs are repeated within a sample. */
 static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
                               double *samples, int *count, spc_error *error)
 {

@@ -71,6 +71,7 @@ static void cuda_info(const spc__device *device, spc_device_info *out)
     *out = ((const spc__cuda_device *)device)->info;
 }
 
+/* The limits of the device, which templates read. */
 static void cuda_target(const spc__device *device, spc__attrs *out)
 {
     const spc__cuda_device *d = (const spc__cuda_device *)device;
@@ -100,6 +101,7 @@ static void close_cublas(spc__cuda_device *d)
     spc__cuda_leave(d, pushed);
 }
 
+/* Closes a device, also one that was opened only in part. */
 static void cuda_close(spc__device *device)
 {
     spc__cuda_device *d = self(device);
@@ -198,6 +200,7 @@ static spc_status take_context(spc__cuda_device *d, int ordinal,
     return status;
 }
 
+/* Says how many devices there are if there is none with this number. */
 static spc_status check_ordinal(const spc__cuda_device *d, int ordinal,
                                 spc_error *error)
 {
@@ -213,6 +216,7 @@ static spc_status check_ordinal(const spc__cuda_device *d, int ordinal,
                      ordinal, count, count - 1);
 }
 
+/* Asks the driver for the limits of the device. */
 static spc_status read_limits(spc__cuda_device *d, spc_error *error)
 {
     int l2_bytes = 0;
@@ -240,6 +244,8 @@ static spc_status read_limits(spc__cuda_device *d, spc_error *error)
     return status;
 }
 
+/* Opens the device in the primary context, which other libraries of the process
+ * use as well. */
 static spc_status cuda_open(spc__device **out, int ordinal,
                             const spc__device_options *options,
                             spc_error *error)
@@ -276,6 +282,7 @@ done:
 
 /* ---- code ------------------------------------------------------------- */
 
+/* The compiler, NVRTC. */
 static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
                                 const char **options, spc_error *error)
 {
@@ -293,6 +300,7 @@ static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
     return SPC_OK;
 }
 
+/* Loads a cubin. */
 static spc_status cuda_module_load(spc__device *device, spc__module **out,
                                    const void *code, size_t bytes,
                                    spc_error *error)
@@ -322,6 +330,7 @@ static spc_status cuda_module_load(spc__device *device, spc__module **out,
     return status;
 }
 
+/* Unloads a module and frees the records of its kernels. */
 static void cuda_module_unload(spc__device *device, spc__module *module)
 {
     spc__cuda_device *d = self(device);
@@ -393,6 +402,7 @@ static spc_status raise_shared(const spc__cuda_device *d, CUfunction function,
         error, what);
 }
 
+/* Finds a kernel and permits it the shared memory that it asks for. */
 static spc_status kernel_find(const spc__cuda_device *d, spc__kernel *kernel,
                               const spc__module *module, const char *name,
                               spc_error *error)
@@ -430,6 +440,7 @@ static spc__kernel *keep_one(spc__module *module, spc__kernel *kernel)
     return kernel;
 }
 
+/* Finds a kernel in a module, once for all callers. */
 static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
                                   const char *name, size_t shared_bytes,
                                   spc__kernel **out, spc_error *error)
@@ -455,6 +466,7 @@ static spc_status cuda_kernel_get(spc__device *device, spc__module *module,
     return SPC_OK;
 }
 
+/* The number of blocks that run at once on a multiprocessor. */
 static spc_status cuda_occupancy(spc__device *device, int *out,
                                  spc__kernel *kernel, unsigned block,
                                  size_t shared_bytes, spc_error *error)
@@ -503,6 +515,8 @@ static unsigned launch_attributes(const spc__cuda_device *d,
     return count;
 }
 
+/* Describes a launch to the driver. The result points to the caller's
+ * attributes. */
 static CUlaunchConfig launch_config(const spc__cuda_device *d,
                                     const spc__launch *launch,
                                     CUlaunchAttribute attributes[3])
@@ -520,6 +534,7 @@ static CUlaunchConfig launch_config(const spc__cuda_device *d,
     };
 }
 
+/* The number of clusters that run at once on the device. */
 static spc_status cuda_clusters(spc__device *device, int *out,
                                 spc__kernel *kernel, const spc__launch *launch,
                                 spc_error *error)
@@ -541,6 +556,7 @@ static spc_status cuda_clusters(spc__device *device, int *out,
     return status;
 }
 
+/* Puts a kernel on the stream and returns without waiting. */
 static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
                               const spc__launch *launch, const void *args,
                               size_t args_bytes, void *stream, spc_error *error)

@@ -82,6 +82,7 @@ static const char *option(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* Reads the order in which threads run. */
 static spc_status choose_schedule(spc__sim_options *out, spc_error *error)
 {
     /* By spc__sim_order. */
@@ -102,6 +103,8 @@ static spc_status choose_schedule(spc__sim_options *out, spc_error *error)
     return SPC_OK;
 }
 
+/* Reads when asynchronous copies are carried out: at once or as late as
+ * possible. */
 static spc_status choose_async(spc__sim_options *out, spc_error *error)
 {
     static const char *const names[] = {"eager", "deferred", NULL};
@@ -115,6 +118,7 @@ static spc_status choose_async(spc__sim_options *out, spc_error *error)
                : spc__fail_unknown(error, name, spc__span_of(value), names);
 }
 
+/* Reads which GPU to simulate. */
 static spc_status choose_target(spc__sim_options *out, spc_error *error)
 {
     static const char name[] = "SPC_SIM_TARGET";
@@ -129,6 +133,7 @@ static spc_status choose_target(spc__sim_options *out, spc_error *error)
     return SPC_OK;
 }
 
+/* Reads the options, which are environment variables. */
 static spc_status choose_options(spc__sim_options *out, spc_error *error)
 {
     spc_status status;
@@ -142,6 +147,7 @@ static spc_status choose_options(spc__sim_options *out, spc_error *error)
 
 /* ---- facts ----------------------------------------------------------- */
 
+/* Describes the simulated GPU in the words of a device. */
 static void describe(spc_device_info *out, const spc__sim_options *options)
 {
     memset(out, 0, sizeof(*out));
@@ -169,6 +175,7 @@ static void sim_info(const spc__device *device, spc_device_info *out)
     describe(out, &((const sim_device *)device)->options);
 }
 
+/* The limits of the simulated GPU, which templates read. */
 static void sim_target(const spc__device *device, spc__attrs *out)
 {
     const spc__sim_target *target =
@@ -224,6 +231,7 @@ static void sim_close(spc__device *device)
     free(sim);
 }
 
+/* Opens the device. Workers are made by the first launches. */
 static spc_status sim_open(spc__device **out, int ordinal,
                            const spc__device_options *options, spc_error *error)
 {
@@ -261,6 +269,7 @@ static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
 
 /* ---- code ------------------------------------------------------------ */
 
+/* Loads a module and checks the version of its interface. */
 static spc_status sim_module_load(spc__device *device, spc__module **out,
                                   const void *code, size_t bytes,
                                   spc_error *error)
@@ -282,6 +291,7 @@ static spc_status sim_module_load(spc__device *device, spc__module **out,
                      SPC_SIM_VERSION);
 }
 
+/* Finds a kernel and the facts that the compiler left next to it. */
 static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
                               const char *name, spc_error *error)
 {
@@ -300,6 +310,8 @@ static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
     return SPC_OK;
 }
 
+/* Refuses more shared memory than a block of the simulated GPU can have, as a
+ * GPU would. */
 static spc_status check_shared(const sim_device *sim, const char *kernel,
                                size_t shared_bytes, spc_error *error)
 {
@@ -312,6 +324,7 @@ static spc_status check_shared(const sim_device *sim, const char *kernel,
                      kernel, shared_bytes, target->name, target->shared_block);
 }
 
+/* Finds a kernel in a module. The module keeps it. */
 static spc_status sim_kernel_get(spc__device *device, spc__module *module,
                                  const char *name, size_t shared_bytes,
                                  spc__kernel **out, spc_error *error)
@@ -362,6 +375,7 @@ static spc_status sim_occupancy(spc__device *device, int *out,
 
 /* ---- running --------------------------------------------------------- */
 
+/* Takes an idle worker or makes one. Returns NULL if memory ran out. */
 static spc__sim_worker *take_worker(void *pool)
 {
     sim_device *sim = pool;
@@ -406,6 +420,8 @@ static spc__pool *threads_for(sim_device *sim, const spc__launch *launch)
     return pool;
 }
 
+/* Refuses a cooperative launch whose blocks could not all run at once, as a GPU
+ * would. */
 static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
                                     const spc__launch *launch, spc_error *error)
 {
@@ -421,6 +437,7 @@ static spc_status check_cooperative(spc__device *device, spc__kernel *kernel,
                      kernel->sim.name, (unsigned long long)blocks, resident);
 }
 
+/* Runs a kernel and returns when it has ended. */
 static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
                              const spc__launch *launch, const void *args,
                              size_t args_bytes, void *stream, spc_error *error)

@@ -45,6 +45,7 @@ static const spc__device_ops *parse_id(const char *id, int *ordinal)
     return NULL;
 }
 
+/* Fails with the names of all devices. */
 static spc_status fail_unknown(const char *id, spc_error *error)
 {
     char words[128] = "";

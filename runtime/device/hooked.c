@@ -42,6 +42,8 @@ static spc_status make_room(spc__hooked *hooked, spc_error *error)
     return SPC_OK;
 }
 
+/* Checks that the caller's hook returned memory of the alignment on which
+ * kernels rely. */
 static spc_status check_memory(const spc_memory_hook *hook, void *memory,
                                size_t bytes, spc_error *error)
 {

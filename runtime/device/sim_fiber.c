@@ -38,6 +38,7 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Makes a page of each stack inaccessible. */
 static bool guard(char *stacks, int slots)
 {
     /* The lowest page of a stack: an overflow faults instead of writing to the
@@ -121,6 +122,8 @@ static void trampoline(unsigned high, unsigned low, unsigned entry_high,
     ((void (*)(spc_sim_thread *))entry)((spc_sim_thread *)thread);
 }
 
+/* Prepares a fiber with the functions of POSIX, where there is no code in
+ * assembler. */
 static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
 {
     spc__sim_fiber *fiber = thread->fiber;
@@ -195,6 +198,7 @@ __asm__(".text\n"
         ".size spc__sim_first, .-spc__sim_first\n");
 /* clang-format on */
 
+/* Prepares a fiber so that the first jump to it enters its function. */
 static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
 {
     /* The stack as spc__sim_jump() would have left it: six registers in the
@@ -243,6 +247,7 @@ static void choose_race_fiber(spc__sim_fiber *fiber, int race_set)
 #endif
 }
 
+/* Tells the race checker that the fiber's threads have ended. */
 static void destroy_race_fibers(spc__sim_fiber *fiber)
 {
 #if SPC__SIM_TSAN
@@ -304,6 +309,7 @@ void spc__sim_fiber_enter(spc_sim_thread *thread)
 #endif
 }
 
+/* Tells the sanitizers that the next instruction runs on another stack. */
 static inline void announce(void **fake_stack, const spc_sim_thread *to)
 {
 #if SPC__SIM_ASAN || SPC__SIM_TSAN

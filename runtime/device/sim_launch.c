@@ -98,6 +98,8 @@ static void free_stacks(spc__sim_worker *worker)
     worker->slots = 0;
 }
 
+/* Makes sure that there is a stack for each thread. Stacks are kept for later
+ * launches. */
 static bool have_stacks(spc__sim_worker *worker, int slots)
 {
     if (worker->slots >= slots)
@@ -115,6 +117,7 @@ static bool have_stacks(spc__sim_worker *worker, int slots)
     return true;
 }
 
+/* Makes sure that the blocks have shared memory. */
 static bool have_arena(spc__sim_worker *worker, int blocks, int shared_bytes)
 {
     /* Blocks begin at multiples of 1024 bytes, since swizzled tiles must. */
@@ -142,6 +145,7 @@ static void free_blocks(spc__sim_worker *worker)
     free(worker->blocks);
 }
 
+/* Makes sure that there are records of blocks. */
 static bool have_blocks(spc__sim_worker *worker, int blocks)
 {
     if (worker->block_capacity >= blocks)
@@ -232,6 +236,8 @@ static void start_shared(spc__sim_worker *worker, spc__sim_block *block)
 #endif
 }
 
+/* Reports writes right after a block's shared memory. With the address
+ * sanitizer, that one does so. */
 static void check_canary(spc__sim_worker *worker, spc__sim_block *block)
 {
 #if !SPC__SIM_ASAN
@@ -264,6 +270,7 @@ static int race_set(const spc__sim_worker *worker)
                : (int)(worker->blocks_run % (unsigned)sets);
 }
 
+/* Sets up a thread's record and its fiber. */
 static bool start_thread(spc__sim_block *block, int slot, int index)
 {
     spc__sim_worker *worker = block->worker;
@@ -301,6 +308,7 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
     return spc__sim_fiber_start(thread, race_set(worker), fiber_main);
 }
 
+/* Empties the record of a warp. */
 static void reset_warp(spc__sim_block *block, int index)
 {
     spc__sim_warp *warp = &block->warps[index];
@@ -316,6 +324,8 @@ static void reset_warp(spc__sim_block *block, int index)
     warp->product_count = warp->product_group = 0;
 }
 
+/* Gives the block's barriers new tokens, as the race checker would otherwise
+ * connect two blocks that used the same. */
 static bool give_tokens(spc__sim_block *block)
 {
     if (!spc__sim_tokens_renew(&block->tokens,
@@ -381,6 +391,7 @@ static bool renew(spc__sim_worker *worker)
 #endif
 }
 
+/* Starts blocks that run together: one, a cluster, or a cooperative grid. */
 static bool start_blocks(spc__sim_worker *worker, int first, int count)
 {
     spc__sim_launch *launch = worker->launch;
@@ -410,6 +421,7 @@ static void forget(spc__sim_worker *worker, spc__sim_block *block)
                               &worker->launch->end);
 }
 
+/* Runs such blocks to their end and checks what they left. */
 static void run_blocks(spc__sim_worker *worker, int first, int count)
 {
     spc__sim_launch *launch = worker->launch;
@@ -437,6 +449,7 @@ typedef struct crew {
     void *pool;
 } crew;
 
+/* Runs blocks until none is left or one failed. */
 static void run_all(spc__sim_worker *worker)
 {
     spc__sim_launch *launch = worker->launch;
@@ -455,6 +468,7 @@ static void run_all(spc__sim_worker *worker)
     }
 }
 
+/* The work of one thread of the pool in a launch. */
 static void work(void *payload, int64_t i)
 {
     crew *c = payload;
@@ -476,6 +490,7 @@ static void work(void *payload, int64_t i)
     c->give(c->pool, worker);
 }
 
+/* Refuses a launch that a GPU would refuse, or that has too many threads. */
 static spc_status check(const spc__sim_launch *launch, spc_error *error)
 {
     const spc__sim_kernel *kernel = launch->kernel;

@@ -435,6 +435,7 @@ static void issue_wgmma(spc_sim_thread *self, const spc_sim_exchange *e, int op,
         run_wgmma(self, p, caller);
 }
 
+/* Carries out the products of all but the last `groups` groups. */
 static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
@@ -452,6 +453,7 @@ static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
 
 /* ---- votes ----------------------------------------------------------- */
 
+/* The reductions and votes of a warp. */
 static void vote(spc_sim_exchange *e, uint32_t members, int op)
 {
     uint32_t all = op == SPC_SIM_MIN ? 0xffffffffu : 0;
@@ -470,6 +472,7 @@ static void vote(spc_sim_exchange *e, uint32_t members, int op)
         e->out[lane] = all;
 }
 
+/* For each lane, the lanes that have the same word. */
 static void match(spc_sim_exchange *e, uint32_t members)
 {
     for (int lane = 0; lane < 32; lane++) {

@@ -108,6 +108,7 @@ static void *token(spc_u64 *bar, int parity)
     return (char *)bar + 4 * parity;
 }
 
+/* Ends a barrier's phase if all have arrived. */
 static void settle(spc_sim_thread *self, spc_u64 *bar, mbar m)
 {
     /* Both the threads and the bytes must have arrived. */
@@ -151,6 +152,7 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
     settle(self, bar, m);
 }
 
+/* Carries out a bulk copy and reports its bytes to the barrier. */
 static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
                   const void *caller)
 {

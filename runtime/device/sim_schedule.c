@@ -53,6 +53,7 @@ static int any_of(spc__sim_worker *worker, uint32_t set)
     return (int)((by + (unsigned)lowest(turned)) & 31);
 }
 
+/* Chooses one of a set of lanes by the order of the schedule. */
 static int choose(spc__sim_worker *worker, uint32_t set)
 {
     switch (worker->launch->options->order) {
@@ -102,6 +103,8 @@ static spc_sim_thread *search(spc__sim_worker *worker, int start)
     return NULL;
 }
 
+/* Makes threads ready again that gave way while they polled. True if there are
+ * any. */
 static bool revive(spc__sim_worker *worker)
 {
     bool any = false;
@@ -127,6 +130,8 @@ enum {
     SOME_SECONDS = 20      /* of polling, while others run and nothing moves */
 };
 
+/* Finds a thread that has ended, or one that waits at another place than
+ * `other`. */
 static spc_sim_thread *first_thread(spc__sim_worker *worker, bool done,
                                     const spc_sim_place *other)
 {
@@ -145,6 +150,8 @@ static spc_sim_thread *first_thread(spc__sim_worker *worker, bool done,
     return NULL;
 }
 
+/* Reports a deadlock: where a thread waits, and what another one does
+ * instead. */
 static void deadlock(spc_sim_thread *self)
 {
     spc__sim_worker *worker = spc__sim_block_of(self)->worker;
@@ -223,6 +230,7 @@ static void idle(spc_sim_thread *self)
         sched_yield();
 }
 
+/* Picks the next thread among all warps, from this block on. */
 static spc_sim_thread *pick_far(spc_sim_thread *self)
 {
     spc__sim_block *here = spc__sim_block_of(self);
@@ -240,6 +248,7 @@ static spc_sim_thread *pick_far(spc_sim_thread *self)
     }
 }
 
+/* Picks the next thread. */
 static inline spc_sim_thread *pick(spc_sim_thread *self)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
@@ -342,6 +351,7 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
         spc__sim_acquire(&warp->sync[2]);
 }
 
+/* Releases the threads that wait at a barrier. */
 static void open_barrier(spc__sim_block *block, spc__sim_barrier *barrier)
 {
     for (int w = 0; w < block->warp_count; w++) {

@@ -49,7 +49,7 @@ typedef struct search {
     int64_t pairs;
 } search;
 
-/* The number that a step of so many voxels adds to a key. */
+/* The difference between the keys of two voxels that are this step apart. */
 static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
 {
     uint64_t key = 0;
