@@ -86,6 +86,7 @@ static spc_status check_row(const spc__code_wanted *wanted,
     return SPC_OK;
 }
 
+/* Copies code and resources of a row. On failure the caller owns nothing. */
 static spc_status copy_row(void **code, size_t *bytes, spc__attrs *resources,
                            const spc__layer *layer, sqlite3_stmt *stmt,
                            const char *key, spc_error *error)

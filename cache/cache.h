@@ -9,7 +9,7 @@
  * are attrs, compared by their canonical text. Named numbers, the features,
  * define how close two problems are.
  *
- * What keeps a database usable, and which file does it:
+ * These guards keep a database usable; the right column is the file:
  *
  *   edited, mixed up or decayed rows   seal.c: each record has a digest
  *   a lost or edited table             tables.c, in 'db verify'

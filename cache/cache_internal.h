@@ -291,8 +291,7 @@ spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
                             const char *seal, spc_error *error);
 
 /* Reads the choice of a problem whose choice is doubtful, or missing with or
- * without its trial. *got is also false if the problem never had a choice or
- * has none any more. */
+ * without its trial. *got is also false for a problem without any choice. */
 spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
                                      spc__cache *cache, spc__layer *layer,
                                      int64_t problem, spc_error *error);

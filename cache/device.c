@@ -70,6 +70,7 @@ static spc_status take_fact(spc__attrs *facts, const spc__layer *layer,
     return SPC_OK;
 }
 
+/* Adds the device's facts of one file. */
 static spc_status take_layer(spc__attrs *facts, spc__layer *layer,
                              const char *device, spc_error *error)
 {

@@ -104,6 +104,8 @@ static void ask_stale(sqlite3_context *context, int count,
                                     what->is_stale(name, hash, what->payload));
 }
 
+/* Runs one statement of a list. Statements with a parameter get the time
+ * limit. */
 static spc_status run_step(spc__layer *layer, const char *sql, int64_t when,
                            spc_error *error)
 {
@@ -147,6 +149,7 @@ spc_status spc__prune_run(spc__layer *layer, const char *const *steps,
     return status;
 }
 
+/* Runs the requested steps in their order inside the caller's transaction. */
 static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
                                int64_t *removed, spc_error *error)
 {
@@ -296,6 +299,7 @@ static spc_status run_for(spc__layer *layer, spc__sql sql, int64_t problem,
     return spc__layer_run(layer, stmt, error);
 }
 
+/* Pins a choice, or releases the pinned one if `choice` is NULL. */
 static spc_status pin_locked(spc__layer *layer, int64_t problem,
                              const char *choice, spc_error *error)
 {
@@ -345,6 +349,7 @@ static const char choose_next_best[] =
     " reason = excluded.reason, provenance = excluded.provenance,"
     " unix_seconds = excluded.unix_seconds";
 
+/* Makes the next best trial the choice, and seals it. */
 static spc_status choose_next(spc__layer *layer, int64_t problem, bool *chosen)
 {
     int64_t now = spc__unix_seconds();

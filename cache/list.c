@@ -12,8 +12,8 @@ static bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* Reads an integer and advances *at. Returns false and keeps *at if there is
- * none. A number that is too long becomes the largest one. */
+/* Reads an integer and advances *at. Without one it returns false and keeps
+ * *at. A number that is too long becomes the largest one. */
 static bool take_number(int64_t *out, const char **at, const char *end)
 {
     const char *digit = *at + (*at < end && **at == '-');
@@ -108,6 +108,7 @@ static spc_status check_seals(const spc__layer *layer, sqlite3_stmt *stmt,
     return status;
 }
 
+/* Reads a row of the list after checking its seals. */
 static spc_status read_row(spc__cache_row *row, const spc__layer *layer,
                            sqlite3_stmt *stmt, spc_error *error)
 {

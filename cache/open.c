@@ -73,6 +73,7 @@ static void configure(sqlite3 *db)
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
 }
 
+/* Closes the file. The layer can be opened in another way afterwards. */
 static void layer_close(spc__layer *layer)
 {
     /* SQLite keeps a file open while it has statements. */
@@ -88,6 +89,8 @@ static void layer_close(spc__layer *layer)
     layer->refused.status = SPC_OK;
 }
 
+/* Opens the file in one way, with our functions and limits. Returns SQLite's
+ * result. */
 static int open_db(spc__layer *layer, open_way way)
 {
     int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
@@ -179,8 +182,7 @@ static bool leave_pack(spc__layer *layer)
     return true;
 }
 
-/* Returns the bytes of the journals next to the file, or -1 if there are
- * none. */
+/* Returns the bytes of the journals next to the file; -1 without journals. */
 static int64_t journal_bytes(const spc__layer *layer)
 {
     int64_t wal = spc__sibling_bytes(layer->path, "-wal");

@@ -123,6 +123,7 @@ static spc_status judge(const char *path, uint32_t application,
     return SPC_OK;
 }
 
+/* Finds the file whose name is that of the database and a suffix. */
 static bool find_sibling(struct stat *out, const char *path, const char *suffix)
 {
     char real[PATH_MAX], name[PATH_MAX + 16];

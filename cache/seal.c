@@ -159,6 +159,8 @@ static bool put_value(spc__buf *out, spc__sha256 *sha, sqlite3_value *value)
     return !out->failed;
 }
 
+/* spc_digest(...): the digest of all arguments. With a manifest, one that it
+ * does not list is "unsigned", which equals no seal. */
 static void digest(sqlite3_context *context, int count, sqlite3_value **values)
 {
     unsigned char bytes[SPC__SHA256_BYTES];

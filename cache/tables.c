@@ -46,6 +46,8 @@ static const char differences[] =
     " AND NOT EXISTS (SELECT 1 FROM ours AS o WHERE o.name = t.name)"
     ") WHERE said IS NOT NULL ORDER BY usable, name, col";
 
+/* Creates a database in memory with the tables of this version, and a table for
+ * the objects of the file. */
 static int create_ours(sqlite3 **out)
 {
     int rc = sqlite3_open(":memory:", out);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Writes the row of a trial. The texts of its attributes are in the scratch
+ * buffers. */
 static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
                                const spc__trial *trial, int64_t problem,
                                int64_t provenance, int64_t unix_seconds,
@@ -288,6 +290,8 @@ static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
                             : status;
 }
 
+/* Adds the trial in the current row, unless an upper layer has the same
+ * candidate. */
 static spc_status gather_row(gathering *all, spc__cache *cache, int at,
                              sqlite3_stmt *stmt)
 {
@@ -310,6 +314,7 @@ static spc_status gather_row(gathering *all, spc__cache *cache, int at,
     return status;
 }
 
+/* Adds the problem's trials of one layer. */
 static spc_status gather_problem(gathering *all, spc__cache *cache, int at)
 {
     spc__layer *layer = &cache->layers[at];

@@ -78,6 +78,8 @@ static bool is_set_aside(const spc__layer *layer, sqlite3_stmt *record)
     return found;
 }
 
+/* Counts a record, and reports it if it is damaged and not yet in
+ * quarantine. */
 static spc_status verify_row(verification *v, const spc__layer *layer,
                              sqlite3_stmt *stmt)
 {
@@ -101,6 +103,7 @@ static spc_status quarantine_row(verification *v, const spc__layer *layer,
     return report(v, layer, stmt, (const char *)sqlite3_column_text(stmt, 2));
 }
 
+/* Calls `row` for each row of a question. */
 static spc_status ask(verification *v, spc__layer *layer, const char *question,
                       spc_status (*row)(verification *v,
                                         const spc__layer *layer,

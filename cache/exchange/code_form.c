@@ -17,6 +17,7 @@ bool spc__code_is_packed(const void *code, size_t bytes)
     return bytes >= 4 && memcmp(code, "\x28\xb5\x2f\xfd", 4) == 0;
 }
 
+/* Copies code that is not compressed. */
 static spc_status copy(void **out, size_t *out_bytes, const void *code,
                        size_t bytes, spc_error *error)
 {
@@ -36,6 +37,8 @@ bool spc__code_can_pack(void)
     return true;
 }
 
+/* Decompresses to the size that the frame states, which is checked before
+ * anything is allocated. */
 static spc_status unpack(void **out, size_t *out_bytes, const void *code,
                          size_t bytes, spc_error *error)
 {

@@ -9,6 +9,8 @@
 #include "cache/exchange/table_read.h"
 #include <string.h>
 
+/* Counts the fate of a record, and reports it to the caller unless it is an
+ * ordinary one. */
 static spc_status tell(spc__exchange *exchange, spc__fate fate,
                        const spc__record *record, const char *reason,
                        int64_t line)
@@ -27,6 +29,7 @@ static spc_status tell(spc__exchange *exchange, spc__fate fate,
     return status;
 }
 
+/* Offers a record to the file and reports its fate. */
 static spc_status take(spc__exchange *exchange, spc__intake *intake,
                        const spc__record *record, int64_t line,
                        spc_error *error)
@@ -235,6 +238,8 @@ static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
                : status;
 }
 
+/* Imports a line in the pass to which its kind belongs, and skips it in all
+ * others. */
 static spc_status import_any(spc__exchange *exchange, spc__intake *intake,
                              spc__record records[2], text_pass *pass,
                              text_line *line, spc_error *error)
@@ -258,6 +263,7 @@ static spc_status import_any(spc__exchange *exchange, spc__intake *intake,
     return import_line(exchange, intake, &records[0], pass, line, error);
 }
 
+/* Goes once through the text. */
 static spc_status import_pass(spc__exchange *exchange, spc__intake *intake,
                               text_pass pass, spc_error *error)
 {
@@ -294,6 +300,7 @@ spc_status spc__cache_import(spc__cache *cache, const char *text, size_t bytes,
 
 /* ---- merge --------------------------------------------------------------- */
 
+/* Reports the damaged records of a file, which the cursor has only counted. */
 static spc_status tell_damaged(spc__exchange *exchange,
                                const spc__record_cursor *cursor)
 {
@@ -306,6 +313,7 @@ static spc_status tell_damaged(spc__exchange *exchange,
     return status;
 }
 
+/* Offers all records of a kind. */
 static spc_status merge_kind(spc__exchange *exchange, spc__intake *intake,
                              spc__layer *from, spc__kind kind, spc_error *error)
 {
@@ -403,6 +411,8 @@ static spc_status compare_next(difference *all, spc_error *error)
     return status;
 }
 
+/* Compares the records of a kind. Both files list them in the order of their
+ * keys, so one pass over both is enough. */
 static spc_status diff_kind(difference *all, spc__layer *one, spc__layer *two,
                             spc__kind kind, spc_error *error)
 {

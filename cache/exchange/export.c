@@ -57,6 +57,7 @@ static spc_status match_choice(bool *is_chosen, walk *w, const output *out,
     return status;
 }
 
+/* Adds the trials with their choices. Both come in the order of problems. */
 static spc_status add_trials(spc__table_writer *table, walk *w,
                              const output *out, spc_error *error)
 {
@@ -77,6 +78,7 @@ static spc_status add_trials(spc__table_writer *table, walk *w,
     return status;
 }
 
+/* Goes once through trials and choices, in one of the writer's passes. */
 static spc_status add_pass(spc__table_writer *table, output *out,
                            spc__layer *layer, spc_error *error)
 {
@@ -96,6 +98,7 @@ static spc_status add_pass(spc__table_writer *table, output *out,
     return status == SPC_OK ? spc__table_next(table, error) : status;
 }
 
+/* Writes the table. The writer sees all records once for each pass. */
 static spc_status export_table(output *out, spc__layer *layer, spc_error *error)
 {
     spc__table_writer table = {.write = out->write, .payload = out->payload};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fate.h - what becomes of a record that is offered to a file. */
+/* fate.h - how a file receives a record that is offered to it. */
 #ifndef SPC_CACHE_FATE_H
 #define SPC_CACHE_FATE_H
 

@@ -18,6 +18,7 @@
 
 /* ---- writing ------------------------------------------------------------- */
 
+/* Binds a field by its form, so that numbers are stored as numbers. */
 static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
                        const char *name)
 {
@@ -105,6 +106,7 @@ static const char *const problem_names[] = {"device", "layer", "target",
 static const char *const new_problem_names[] = {"device",  "layer",  "target",
                                                 "buckets", "family", NULL};
 
+/* Runs a statement for a problem, or for one of its candidates. */
 static spc_status run_with_problem(spc__intake *intake, spc__sql sql,
                                    const spc__record *record, int64_t problem,
                                    spc_error *error)
@@ -169,6 +171,9 @@ static spc_status raise_family(spc__intake *intake, const spc__record *record,
 
 /* ---- the kinds ----------------------------------------------------------- */
 
+/* Writes a trial. The problem and the provenance are added if they are new.
+ * Then the trial is sealed and released from quarantine, and the problem's
+ * choice is sealed again, because its seal includes that of its trial. */
 static spc_status put_trial(spc__intake *intake, const spc__record *record,
                             spc_error *error)
 {
@@ -217,6 +222,8 @@ static spc_status compare_families(spc__intake *intake,
                : status;
 }
 
+/* Writes a choice if the trial that it chooses exists, and seals it. Otherwise
+ * the record is rejected, which is no error. */
 static spc_status put_choice(spc__fate *fate, spc_error *why,
                              spc__intake *intake, const spc__record *record,
                              spc_error *error)
@@ -275,6 +282,7 @@ static spc_status put_fact(spc__intake *intake, const spc__record *record,
                : status;
 }
 
+/* Writes code and seals it. */
 static spc_status put_code(spc__intake *intake, const spc__record *record,
                            spc_error *error)
 {
@@ -454,6 +462,7 @@ spc_status spc__intake_take(spc__fate *fate, spc_error *why,
 
 /* ---- the transaction ----------------------------------------------------- */
 
+/* Releases the statements, before the transaction ends. */
 static void release(spc__intake *intake)
 {
     for (int i = 0; i < SPC__KINDS; i++)
@@ -465,6 +474,7 @@ static void release(spc__intake *intake)
     spc__record_release(&intake->there);
 }
 
+/* Prepares the statements that each record needs. */
 static spc_status prepare(spc__intake *intake, spc_error *error)
 {
     spc_status status = SPC_OK;

@@ -176,6 +176,7 @@ void spc__value_put(spc__buf *out, const char *value, bool quoted)
     spc__buf_puts(out, "\"");
 }
 
+/* Writes the first `count` fields that are not empty. */
 static void put_fields(spc__buf *out, const spc__record *record, int count)
 {
     const spc__record_kind *kind = &kinds[record->kind];
@@ -271,6 +272,8 @@ static bool is_attrs(const char *text)
     return same;
 }
 
+/* True if the text is one that this library would write for a value of this
+ * form. Only then do equal values have equal texts. */
 static bool is_of_form(const char *text, spc__form form)
 {
     spc__problem_key key;
@@ -416,6 +419,8 @@ static int find_field(const spc__record_kind *kind, int from, reader *in)
     return -1;
 }
 
+/* Reads the fields, which must come in the order of the kind. Missing ones are
+ * empty. */
 static spc_status read_fields(spc__record *out, reader *in)
 {
     const spc__record_kind *kind = &kinds[out->kind];

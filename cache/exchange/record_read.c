@@ -122,6 +122,8 @@ void spc__cursor_close(spc__record_cursor *cursor)
     cursor->stmt = NULL;
 }
 
+/* Adds a number as the shortest text that reads back as the same value. NaN is
+ * empty. */
 static void add_real(spc__record *out, sqlite3_stmt *stmt, int i)
 {
     enum { MOSTLY_ENOUGH = 6, BYTES = 40 };
@@ -133,6 +135,7 @@ static void add_real(spc__record *out, sqlite3_stmt *stmt, int i)
     spc__record_add(out, text);
 }
 
+/* Adds a column in the form of its field. */
 static void add_column(spc__record *out, sqlite3_stmt *stmt, int i,
                        spc__form form)
 {

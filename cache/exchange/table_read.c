@@ -256,6 +256,8 @@ static spc_status read_short(char *out, size_t bytes, spc__table_reader *r,
     return SPC_OK;
 }
 
+/* Reads a line that describes a template: its label, name, hash, and the names
+ * and usual values of its attributes. */
 static spc_status read_template(spc__table_template *out, spc__table_reader *r,
                                 scan *in)
 {
@@ -304,6 +306,7 @@ static spc_status define_template(spc__table_reader *r, scan *in)
     return status;
 }
 
+/* Keeps where the text of a note is. The text itself stays in the import. */
 static spc_status keep_note(spc__table_reader *r, const char *key,
                             const char *at, scan *in)
 {
@@ -459,6 +462,7 @@ static const char *usual_of(const spc__table_reader *r, const spc__place *place,
     return spc__buf_text(&r->trial[field_of(SPC__TRIAL, place->field)]);
 }
 
+/* Reads the cell of a field. A missing cell, or '.', gives the usual value. */
 static spc_status read_place(spc__buf *out, spc__table_reader *r,
                              const spc__table_template *of,
                              const spc__place *place, bool chosen, scan *in)
@@ -520,6 +524,8 @@ static spc_status read_trial_cells(spc__table_reader *r,
     return status;
 }
 
+/* Reads both lines of a row into the fields of a trial and, for a choice, into
+ * those that differ from its trial's. */
 static spc_status read_cells(spc__table_reader *r, bool is_choice, scan *line,
                              scan *details)
 {

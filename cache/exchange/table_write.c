@@ -105,6 +105,7 @@ static bool has_usual(int list)
            strcmp(spc__table_lists[list], "resources") == 0;
 }
 
+/* Counts a value of an attribute, and keeps the most frequent one. */
 static bool count_piece(spc__table_writer *w, spc__table_names *names, int list,
                         int column, const piece *p)
 {
@@ -166,6 +167,8 @@ static bool is_label_free(const spc__table_writer *w, const char *label)
     return true;
 }
 
+/* Finds the template, adding it if needed. Labels are names, with a number for
+ * another hash of the same name. */
 static spc__table_names *claim_template(spc__table_writer *w, const char *name,
                                         const char *hash)
 {
@@ -190,6 +193,8 @@ static spc__table_names *claim_template(spc__table_writer *w, const char *name,
     return found;
 }
 
+/* The first pass: learns which attributes the template's records have, and
+ * their usual values. */
 static spc_status learn(spc__table_writer *w, const spc__record *trial,
                         spc_error *error)
 {
@@ -380,6 +385,8 @@ static bool put_pieces(spc__table_writer *w, const char *text)
     }
 }
 
+/* Writes a cell. Features are written piece by piece, because single values
+ * repeat. */
 static bool put_cell(spc__table_writer *w, const spc__table_template *of,
                      const char *field, const char *value, bool may_be_note)
 {
@@ -557,6 +564,8 @@ static spc_status write_above(spc__table_writer *w, const spc__record *trial,
     return any ? write_line(w, error) : SPC_OK;
 }
 
+/* Writes the lines 'for' whose fields have changed, then both lines of the
+ * row. */
 static spc_status write_row(spc__table_writer *w, const spc__table_template *of,
                             const spc__record *trial, const spc__record *choice,
                             spc_error *error)

@@ -39,6 +39,7 @@ int spc__texts_find(const spc__texts *all, const char *text)
     return all->slot_count > 0 ? *slot_of(all, text) - 1 : -1;
 }
 
+/* Doubles the hash table and inserts all texts again. */
 static bool grow_slots(spc__texts *all)
 {
     int count = all->slot_count > 0 ? 2 * all->slot_count : FIRST_SLOTS;

@@ -108,6 +108,7 @@ static spc__kept_provenance *find_kept(spc__layer *layer, int64_t id)
     return NULL;
 }
 
+/* Reads the columns of a provenance in the form that is hashed. */
 static spc_status read_provenance(spc__kept_provenance *out, spc__layer *layer,
                                   int64_t id, spc_error *error)
 {
@@ -137,6 +138,8 @@ static spc_status read_provenance(spc__kept_provenance *out, spc__layer *layer,
     return status;
 }
 
+/* Appends the bytes of a provenance, from the cache if they are there. The
+ * oldest entry is replaced. */
 static spc_status put_provenance(spc__buf *out, spc__layer *layer, int64_t id,
                                  spc_error *error)
 {
@@ -173,6 +176,7 @@ static void begin(spc__buf *bytes, const recipe *from)
     spc__seal_put_bytes(bytes, SQLITE_TEXT, from->what, strlen(from->what));
 }
 
+/* Appends the recipe's columns and hashes all bytes. */
 static spc_status finish(char hex[SPC__SHA256_HEX], spc__buf *bytes,
                          spc__layer *layer, sqlite3_stmt *stmt,
                          const recipe *from, spc_error *error)

@@ -109,6 +109,7 @@ static int widest(const spc__kd_trees *trees, int node,
     return side;
 }
 
+/* Exchanges two points, with their numbers. */
 static void exchange(spc__kd_trees *trees, int64_t a, int64_t b)
 {
     double *one = place_at(trees, a), *other = place_at(trees, b);
@@ -220,6 +221,8 @@ static void look_at_all(walk *w, const spc__kd_node *leaf)
             w->limit = w->look(w->trees->order[i], w->payload);
 }
 
+/* Visits a node's points, or its children in the order of their distance. The
+ * limit may shrink on the way. */
 static void walk_down(walk *w, int at)
 {
     const spc__kd_node *node = &w->trees->nodes[at];

@@ -47,6 +47,7 @@ typedef struct top_list {
     int capacity;
 } top_list;
 
+/* Computes once what each comparison with a record needs. */
 static question ask(const spc__problem_key *key, bool is_twin)
 {
     question out = {
@@ -78,6 +79,8 @@ static spc__match match_of(const spc__similar_choice *record,
     return farthest < 0.5 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
 }
 
+/* The order of the list. Later rules decide ties of the earlier ones; the last
+ * makes the order total, so a look-up gives the same result each time. */
 static bool is_better(const found *one, const found *other)
 {
     if (one->match != other->match)
@@ -128,6 +131,7 @@ void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer)
     };
 }
 
+/* Ranks the choice of exactly this key in one layer, if there is one. */
 static spc_status rank_exact(top_list *top, spc__cache *cache, int at,
                              const question *ask, spc_error *error)
 {
@@ -209,6 +213,8 @@ static double reach_of(const top_list *top, double extra)
                : -1;
 }
 
+/* Ranks a record that the tree has found. Returns how far the search has to go
+ * on. */
 static double rank_other(int64_t i, void *payload)
 {
     const ranking *to = payload;
@@ -238,6 +244,8 @@ static void rank_targets(top_list *top, const spc__cache *cache,
     }
 }
 
+/* Ranks the choices of the family. Those of the problem's own layer come first,
+ * because they shorten the search among the others. */
 static spc_status rank_all_similar(top_list *top, spc__cache *cache,
                                    const question *ask, spc_error *error)
 {

@@ -123,6 +123,7 @@ static bool has_features(const spc__similar *set, const spc__problem_key *key)
     return same;
 }
 
+/* Finds the set for the key, whose family is in the scratch text. */
 static spc__similar *find_set(const spc__cache *cache,
                               const spc__problem_key *key)
 {
@@ -137,6 +138,7 @@ static spc__similar *find_set(const spc__cache *cache,
 
 /* ---- freshness --------------------------------------------------------- */
 
+/* True if no file has changed since the set was read. */
 static bool is_fresh(const spc__similar *set, const spc__cache *cache)
 {
     bool fresh = set->whole;
@@ -217,6 +219,7 @@ static void place(spc__similar_choice *out, const spc__similar *set,
     }
 }
 
+/* Adds the choice in the current row. */
 static spc_status read_record(spc__similar *set, sqlite3_stmt *stmt, int layer,
                               spc_error *error)
 {
@@ -370,6 +373,7 @@ static spc_status find_starts(spc__similar *set, spc_error *error)
     return SPC_OK;
 }
 
+/* Finds the records of the key's own layer and target, which are adjacent. */
 static void find_own(spc__similar_list *out, const spc__similar *set, int layer)
 {
     size_t row = (size_t)set->words.count + 1;
@@ -383,6 +387,8 @@ static void find_own(spc__similar_list *out, const spc__similar *set, int layer)
         }
 }
 
+/* Reads and sorts the set anew. A set of which a part could not be read still
+ * serves, but is read again the next time. */
 static spc_status read_again(spc__similar *set, spc__cache *cache,
                              const spc__problem_key *key, spc_error *error)
 {

@@ -120,6 +120,7 @@ static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
     return SPC_OK;
 }
 
+/* Checks a part and passes it on. */
 static spc_status take_part(reading *r, sqlite3_stmt *stmt, spc_error *error)
 {
     const void *data = sqlite3_column_blob(stmt, 1);
@@ -136,6 +137,7 @@ static spc_status take_part(reading *r, sqlite3_stmt *stmt, spc_error *error)
     return status;
 }
 
+/* Checks that no part is missing at the end, and the digest of all weights. */
 static spc_status check_whole(reading *r, spc_error *error)
 {
     unsigned char digest[SPC__SHA256_BYTES];
@@ -293,6 +295,7 @@ static spc_status add_row(int64_t *id, spc__layer *layer,
     return run_on(layer, SPC__SQL_SEAL_NETWORK, *id, error);
 }
 
+/* Writes a part and seals it. */
 static spc_status add_part(spc__layer *layer, int64_t id, int64_t part,
                            const spc__network_source *source, spc_error *error)
 {
@@ -315,6 +318,8 @@ static spc_status add_part(spc__layer *layer, int64_t id, int64_t part,
                   sqlite3_last_insert_rowid(layer->db), error);
 }
 
+/* Writes a network inside the caller's transaction. An existing one is removed
+ * first, or refused. */
 static spc_status put_locked(spc__layer *layer, const spc__network *network,
                              const spc__network_source *source, bool replace,
                              spc_error *error)
@@ -410,6 +415,8 @@ spc_status spc__cache_each_network(spc__cache *cache,
 
 /* ---- adding a network ------------- -------------------------------------- */
 
+/* Orders networks by time, and those of one second by their contents, so that
+ * merging in any order gives the same result. */
 static int compare(const spc__network *a, const spc__network *b)
 {
     const char *const one[] = {a->weights, a->graph, a->source, a->version};

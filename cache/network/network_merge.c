@@ -86,6 +86,7 @@ static spc_status copy(spc__fate *fate, const char **reason, copying *c,
     return status;
 }
 
+/* Offers a network of the other file, if it is complete. */
 static spc_status offer(const spc__network *network, void *payload)
 {
     copying *c = payload;

@@ -182,6 +182,8 @@ static bool read_texts(lines *l, const spc__span *words)
     return true;
 }
 
+/* Reads the line of a network. Its name is set early, because a message about
+ * the line needs it. */
 static spc_status read_head(lines *l, char name[64], spc_error *why)
 {
     spc__span line = next_line(&l->rest), rest = line;
@@ -230,6 +232,7 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t part,
     return SPC_OK;
 }
 
+/* Reads all parts once, to check the network before anything is written. */
 static spc_status check_parts(lines *l, spc_error *why)
 {
     unsigned char digest[SPC__SHA256_BYTES];

@@ -47,6 +47,8 @@ static bool is_target(const spc__earlier *of, const char *target)
            (strncmp(target, "sm_", 3) == 0 || has_code_for(of, target));
 }
 
+/* Removes a file if it is ours and not part of the new pack. Reports one that
+ * stays although it would be read. */
 static spc_status take(const spc__earlier *of, const char *path,
                        const char *target, spc__pack_report *report,
                        spc_error *error)

@@ -116,6 +116,7 @@ static spc_status read_plain(spc__buf *out, const char *path,
     return spc__file_read(out, path, limit_bytes, error);
 }
 
+/* Reads the manifest and its signature, and checks one by the other. */
 static spc_status read_signed(spc__manifest *out, spc__layer *layer,
                               const char *key, spc_error *error)
 {
@@ -180,6 +181,7 @@ static const char *const seal_kinds[SPC__KINDS] = {
     [SPC__CHOICE] = "choice",
 };
 
+/* Adds a line for the record: its digest, the file, and its key. */
 static spc_status list_record(spc__buf *out, sqlite3_stmt *find,
                               const spc__record_cursor *cursor,
                               const spc__record *record, const char *name,

@@ -124,6 +124,7 @@ static const char *const chosen_only[] = {
     NULL,
 };
 
+/* Removes what only tuning needs. */
 static spc_status remove_rest(packing *pack)
 {
     int64_t unwanted = 0;
@@ -139,6 +140,8 @@ static spc_status remove_rest(packing *pack)
     return spc__layer_end(pack->layer, status, pack->error);
 }
 
+/* Merges the records into a new file, which leaves damaged ones behind and
+ * numbers the rows anew. */
 static spc_status gather(packing *pack, spc__pack_adder add)
 {
     /* The user packs a file of their own, with its pinned choices and host
@@ -259,6 +262,7 @@ static spc_status move_code(packing *pack, const char *target, const char *part)
     return status == SPC_OK ? detached : status;
 }
 
+/* Writes the file with the code of one target. */
 static spc_status write_target(packing *pack, const char *target)
 {
     spc__buf path = SPC__BUF_INIT, part = SPC__BUF_INIT;
@@ -306,6 +310,7 @@ static spc_status next_target(char target[64], packing *pack, bool *found)
     return status;
 }
 
+/* Writes the code: one file for each target, or compressed within the pack. */
 static spc_status write_code(packing *pack)
 {
     char target[64] = "";
@@ -350,6 +355,8 @@ static spc_status count(packing *pack)
     return status;
 }
 
+/* Writes the main file, without code if that is apart, and completes the
+ * manifest. */
 static spc_status write_choices(packing *pack)
 {
     static const char *const without_code[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack_report.h - what a pack has, and what became of an earlier one. */
+/* pack_report.h - the content of a pack, and how an earlier one differs. */
 #ifndef SPC_CACHE_PACK_REPORT_H
 #define SPC_CACHE_PACK_REPORT_H
 
