@@ -200,7 +200,7 @@ static spc_status take_context(spc__cuda_device *d, int ordinal,
     return status;
 }
 
-/* Says how many devices there are if there is none with this number. */
+/* Fails if no device has this number. */
 static spc_status check_ordinal(const spc__cuda_device *d, int ordinal,
                                 spc_error *error)
 {

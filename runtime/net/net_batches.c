@@ -11,6 +11,8 @@
 #include "context/ctx.h"
 #include <stdlib.h>
 
+/* Fills the set with one voxel a batch element. Its rows never change, so this
+ * happens once. */
 static spc_status fill(spc_net_plan *plan, spc_coords *set, int64_t rows)
 {
     size_t bytes = 4 * sizeof(int32_t) * (size_t)rows;
@@ -32,6 +34,7 @@ static spc_status fill(spc_net_plan *plan, spc_coords *set, int64_t rows)
     return status;
 }
 
+/* Makes the set of layers that work on whole batch elements. */
 static spc_status make_set(spc_net_plan *plan, int i)
 {
     int64_t rows = (int64_t)plan->options.high[0] + 1;

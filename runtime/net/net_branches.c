@@ -57,6 +57,7 @@ static int filler_of_map(const spc_net_plan *plan, int map)
     return -1;
 }
 
+/* Makes a branch wait for branch i, once. */
 static void wait_for(spc__net_branch *branch, int i)
 {
     /* -1: no branch fills it, so it is ready. */
@@ -84,6 +85,7 @@ static void wait_for_rows(const spc_net_plan *plan, spc__net_branch *branch)
         wait_for(branch, 0);
 }
 
+/* The number of the set from which this one is derived in one step. */
 static int index_of_root(const spc_net_plan *plan, int set)
 {
     const spc_coords *root = plan->sets[set]->by.root;
@@ -95,6 +97,7 @@ static int index_of_root(const spc_net_plan *plan, int set)
     return set;
 }
 
+/* Finds what must be filled before a map. */
 static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
                                 const spc__net_work *work)
 {
@@ -114,6 +117,7 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
     wait_for(out, filler_of(plan, map->in));
 }
 
+/* Finds what must be filled before a set. */
 static void find_sources_of_set(const spc_net_plan *plan, spc__net_branch *out,
                                 const spc__net_work *work)
 {
@@ -273,6 +277,8 @@ static spc_status derive_from_rows(spc_net_plan *plan,
                             : status;
 }
 
+/* Puts the indexing of a branch on the stream, as a branch of the graph under
+ * capture. */
 static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
                              const spc_net_buffers *b, void *stream)
 {
@@ -372,6 +378,7 @@ static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
                             : status;
 }
 
+/* Puts the layers on the stream in their order. */
 static spc_status run_in_turn(spc_net_plan *plan,
                               const spc_net_buffers *buffers, void *stream)
 {
@@ -409,6 +416,8 @@ static void lanes_release(lanes *l)
     free(l->on);
 }
 
+/* Allocates the records of a run side by side. On failure lanes_release() frees
+ * what exists. */
 static spc_status lanes_init(lanes *l, spc_net_plan *plan)
 {
     size_t works = (size_t)plan->work_count,
@@ -449,6 +458,7 @@ static int add_branches(lanes *l, int i, int layers, int count)
     return count;
 }
 
+/* Makes the next work depend on the first `count` nodes of `on`. */
 static spc_status depend_on(lanes *l, int count, void *stream)
 {
     spc_ctx *ctx = l->plan->ctx;
@@ -489,6 +499,8 @@ static spc_status join_lanes(lanes *l, void *stream)
     return count > 0 ? depend_on(l, count, stream) : SPC_OK;
 }
 
+/* Puts each layer after the works that it needs, so that others may run beside
+ * it. */
 static spc_status run_side_by_side(spc_net_plan *plan,
                                    const spc_net_buffers *buffers, void *stream)
 {

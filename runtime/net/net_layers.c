@@ -31,6 +31,7 @@ static const char *axes_of(const char *said)
     return strcmp(said, "zyx") == 0 ? "zyx" : NULL;
 }
 
+/* Checks the description of a network's input. */
 static spc_status check_input(const spc_net *net, const spc_net_input *input,
                               spc_error *error)
 {
@@ -188,6 +189,7 @@ static spc_dtype out_type(const spc_conv *conv)
     return memory_type(spc__operand_of(conv, SPC_OPERAND_OUT, 0).dtype);
 }
 
+/* Checks a convolution against the tensor that it reads. */
 static spc_status check_conv(const spc_net *net, const spc_conv *conv,
                              const spc_net_layer *layer, spc_error *error)
 {
@@ -219,6 +221,7 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
                                error);
 }
 
+/* Checks the tensor that a layer adds. */
 static spc_status check_residual(const spc_net *net, const spc_conv *conv,
                                  int residual, int set, spc_error *error)
 {
@@ -255,6 +258,7 @@ static void count_conv_params(spc__net_node *node)
     }
 }
 
+/* Completes, checks and adds a convolution. */
 static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
                             const spc_net_layer *layer, spc_error *error)
 {
@@ -376,6 +380,7 @@ static spc_status check_way_back(const spc_net *net, const spc__net_node *node,
                      pooling->name);
 }
 
+/* Takes from the input what the layer left out. */
 static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
                                    spc_error *error)
 {
@@ -418,6 +423,7 @@ static spc_status check_add(const spc_net *net, const spc_feature *f,
                : status;
 }
 
+/* Checks an operator on features against the tensor that it reads. */
 static spc_status check_feature(const spc_net *net, const spc_feature *f,
                                 int in, int add, spc_error *error)
 {
@@ -447,6 +453,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
     return check_add(net, f, t, add, error);
 }
 
+/* Describes the output of an operator and counts its parameters. */
 static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
 {
     const spc_feature *f = &node->feature;
@@ -514,6 +521,7 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
                : status;
 }
 
+/* Completes, checks and adds an operator on features. */
 static spc_status make_feature(spc_net *net, spc_tensor *out,
                                spc__net_node *node, const char *name, int at,
                                spc_error *error)

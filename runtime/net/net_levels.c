@@ -24,6 +24,8 @@ static const int32_t *rows_of(const spc_net_plan *plan,
     return data != NULL ? data : buffers->coords;
 }
 
+/* Writes a layer with the coordinates of its scene, so that it can be tuned
+ * elsewhere. */
 static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
                                 const spc_net_buffers *buffers,
                                 const spc__net_work *work, spc_error *error)

@@ -108,6 +108,7 @@ static int find_name(const spc_net *net, const char *name)
     return -1;
 }
 
+/* True if the two layers have weights of the same shape and order. */
 static bool same_kernel(const spc_conv *a, const spc_conv *b)
 {
     const spc_geometry *g = &a->geometry, *h = &b->geometry;

@@ -59,6 +59,7 @@ static int order_of(const spc__net_work *work)
     return -1;
 }
 
+/* Adds up the times of a map's layers by the row order that they read. */
 static void find_times(double us[ALIKE], const spc_net_plan *plan, int map)
 {
     memset(us, 0, ALIKE * sizeof(*us));
@@ -80,6 +81,7 @@ static double time_by_keys(const spc_net_plan *plan, int map)
     return us;
 }
 
+/* Moves the layers of a map to one row order where this saves a sort. */
 static void share_order(const spc_net_plan *plan, int map)
 {
     double us[ALIKE], by_keys = time_by_keys(plan, map);

@@ -60,6 +60,7 @@ spc_status spc__net_copy_shared(spc_net *net, spc_error *error)
 
 /* ---- reading shapes ------------------------------------------------------ */
 
+/* Describes a parameter to the user. The pointers are the network's own. */
 static void describe(spc_net_param *out, const spc__net_node *node, int j)
 {
     *out = (spc_net_param){
@@ -221,6 +222,8 @@ static double weights_width(const spc_conv *conv)
     return sqrt(6 / terms);
 }
 
+/* Draws a parameter: weights by the width of their layer, scales around 1, the
+ * others around 0. */
 static void draw_param(float *out, const spc__net_node *node, int j,
                        spc__random *random)
 {

@@ -117,6 +117,8 @@ static bool same_relation(const spc__net_map *a, const spc__net_map *b)
            spc__geometry_equal(&a->geometry, &b->geometry);
 }
 
+/* Notes a key that two different maps were given, as a hint to a mistake in the
+ * user's model. */
 static spc_status note_key(spc_net *net, const spc__net_key *key,
                            const char *layer, spc_error *error)
 {

@@ -35,6 +35,7 @@ static spc_status check_points(const spc_net *net, const spc_net_options *o,
                : SPC_OK;
 }
 
+/* Names the first layer without parameters. */
 static spc_status check_params(const spc_net *net, spc_error *error)
 {
     for (int i = 0; i < net->node_count; i++)
@@ -52,6 +53,7 @@ static spc_status check_params(const spc_net *net, spc_error *error)
     return SPC_OK;
 }
 
+/* Checks the options as far as they do not depend on the network. */
 static spc_status check_options(const spc_net_options *o, spc_error *error)
 {
     if (o->capacity < 1)
@@ -85,6 +87,7 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
 
 /* ---- weights ------------------------------------------------------------- */
 
+/* Copies a parameter to the device. */
 static spc_status put_floats(float **out, spc_net_plan *plan,
                              spc__net_work *work, const float *values,
                              int64_t count)
@@ -121,6 +124,7 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
     return status;
 }
 
+/* Packs weights into the order that the chosen kernel reads. */
 static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
                                const spc__net_node *node, const float *weights)
 {
@@ -140,6 +144,7 @@ static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
     return status;
 }
 
+/* Packs a layer's weights and copies its scale. */
 static spc_status pack(spc_net_plan *plan, spc__net_work *work,
                        const spc__net_node *node)
 {
@@ -221,6 +226,8 @@ static spc_status choose_conv(spc_net_plan *plan, spc__net_work *work)
                : make_linear(plan, work);
 }
 
+/* Prepares the map for a layer, packs its parameters and finds its
+ * workspace. */
 static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
 {
     spc_map *map = work->map >= 0 ? plan->maps[work->map] : NULL;
@@ -248,6 +255,7 @@ static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
     return SPC_OK;
 }
 
+/* Makes the plan of an operator on features. */
 static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
 {
     unsigned flags = plan->options.flags & SPC_PLAN_CACHED_ONLY;
@@ -289,6 +297,8 @@ static spc_status choose_kernels(spc_net_plan *plan)
     return SPC_OK;
 }
 
+/* Chooses the kernels of all layers first, since they may share row orders, and
+ * then makes them. */
 static spc_status make_kernels(spc_net_plan *plan)
 {
     spc_status status = choose_kernels(plan);
@@ -310,6 +320,7 @@ static spc_status make_kernels(spc_net_plan *plan)
 
 /* ---- memory -------------------------------------------------------------- */
 
+/* The memory of a tensor for the capacity of its set. */
 static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
 {
     const spc__net_tensor *t = &plan->net->tensors[tensor];
@@ -321,6 +332,7 @@ static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
            spc__net_element(t);
 }
 
+/* Lets the life of a tensor's memory include this work. */
 static void use(spc_net_plan *plan, int tensor, int work)
 {
     int p = tensor != SPC_NO_TENSOR ? plan->places[tensor].piece : -1;
@@ -332,6 +344,7 @@ static void use(spc_net_plan *plan, int tensor, int work)
     piece->last = work > piece->last ? work : piece->last;
 }
 
+/* Does so for all tensors of a work. */
 static void use_all(spc_net_plan *plan, int i)
 {
     const spc__net_work *work = &plan->works[i];
@@ -374,6 +387,8 @@ static void set_lives(spc_net_plan *plan, int tensors)
     }
 }
 
+/* Places tensors and workspaces in one block of memory, where pieces that are
+ * never needed together may overlap. */
 static spc_status arrange(spc_net_plan *plan)
 {
     int tensors = plan->piece_count;
@@ -400,6 +415,7 @@ static spc_status arrange(spc_net_plan *plan)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Makes everything of a plan. On failure the caller frees what exists. */
 static spc_status make(spc_net_plan *plan)
 {
     spc_status status;

@@ -220,6 +220,8 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
                                                 &map->geometry, 0);
 }
 
+/* The room of a map of points: by the user's word, by the sample, or by a
+ * guess. */
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
 {
     const spc_net_options *o = &plan->options;

@@ -20,6 +20,7 @@
 
 /* ---- which tensors ------------------------------------------------------- */
 
+/* Unmarks tensors that something other than a convolution reads. */
 static void keep_read(bool *whole, const spc_net *net)
 {
     for (int i = 0; i < net->out_count; i++)
@@ -54,6 +55,7 @@ static void match_residuals(bool *whole, const spc_net *net)
     }
 }
 
+/* Chooses the tensors that become i8. */
 static void choose(bool *whole, const spc_net *net, const float *ranges)
 {
     for (int t = 0; t < net->tensor_count; t++) {
@@ -94,6 +96,7 @@ static spc_status add_scale(spc__net_node *node, spc_error *error)
     return SPC_OK;
 }
 
+/* Changes a layer's types to those of its tensors. */
 static spc_status change_layer(spc__net_node *node, const bool *whole,
                                spc_error *error)
 {
@@ -109,6 +112,7 @@ static spc_status change_layer(spc__net_node *node, const bool *whole,
     return add_scale(node, error);
 }
 
+/* Checks the ranges, and that the network can still be changed. */
 static spc_status check_ranges(const spc_net *net, const float *ranges,
                                spc_error *error)
 {

@@ -21,6 +21,8 @@ static int find_layout(const spc_net_plan *plan, int set, int tile_rows)
     return -1;
 }
 
+/* Adds a layout of a set's rows, for linear layers whose kernels have such
+ * tiles. */
 static spc_status add_layout(spc_net_plan *plan, int set, int tile_rows,
                              const spc_plan *kernel)
 {

@@ -94,6 +94,7 @@ static spc_status run_masked(const spc_net_plan *plan,
                             : status;
 }
 
+/* Fills a set in a run. */
 static spc_status fill_set(const spc_net_plan *plan, const spc__net_work *work,
                            const spc_net_buffers *b, void *stream)
 {
@@ -121,6 +122,7 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
                             : status;
 }
 
+/* Fills a map in a run, and the set of the input with it if the map does so. */
 static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
@@ -143,6 +145,7 @@ static const float *scale_of(const spc_net_plan *plan, int tensor)
                : NULL;
 }
 
+/* Runs a convolution. */
 static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
                            const spc_net_buffers *b, void *stream)
 {
@@ -169,6 +172,7 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
                             stream);
 }
 
+/* Runs an operator on features. Its output may be a part of wider rows. */
 static spc_status run_feature(const spc_net_plan *plan,
                               const spc__net_work *work,
                               const spc_net_buffers *b, void *stream)
@@ -195,6 +199,7 @@ static spc_status run_feature(const spc_net_plan *plan,
         mapped ? plan->maps[work->map] : NULL, &buffers, stream);
 }
 
+/* Runs the gather of a regrouped set's features. */
 static spc_status run_gather(const spc_net_plan *plan,
                              const spc__net_work *work,
                              const spc_net_buffers *b, void *stream)
@@ -408,6 +413,8 @@ static spc_status fail_room(const spc_net_plan *plan, const char *where,
                      least(asked, times * scale));
 }
 
+/* Names the set that failed and, if it was full, the option that gives it
+ * room. */
 static spc_status fail_set(spc_net_plan *plan, int set)
 {
     spc_error *error = spc__error_of(plan->ctx);
@@ -441,6 +448,7 @@ static spc_status check_set(spc_net_plan *plan, int i, void *stream)
                : spc_coords_check(plan->sets[i], stream);
 }
 
+/* Checks sets before maps, since a set's error often causes that of its map. */
 static spc_status check_indexing(spc_net_plan *plan, void *stream)
 {
     spc_status status = SPC_OK;
@@ -586,6 +594,7 @@ int spc_net_plan_step_count(const spc_net_plan *plan)
     return plan != NULL ? plan->work_count : 0;
 }
 
+/* Describes a layer of the last run: sizes, and the bytes that it wrote. */
 static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
                            const spc__net_work *work)
 {

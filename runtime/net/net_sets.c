@@ -98,6 +98,7 @@ static int widest(const spc_net_plan *plan)
     return (int)most;
 }
 
+/* Reserves the input's set. */
 static spc_status reserve_input(spc_net_plan *plan)
 {
     const spc__net_set *set = &plan->net->sets[0];
@@ -196,6 +197,7 @@ static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
         out, sources, set->sources, &set->how, regrouped_capacity(plan, set));
 }
 
+/* Reserves a set by its kind. */
 static spc_status reserve_set(spc_net_plan *plan, int i)
 {
     const spc__net_set *set = &plan->net->sets[i];
@@ -228,6 +230,8 @@ static void turn_map(spc_net_plan *plan, int i)
             spc__map_turn(plan->maps[j], plan->maps[i]);
 }
 
+/* Makes a map. An inverse one is turned from the map of its layer if there is
+ * one. */
 static spc_status make_map(spc_net_plan *plan, int i)
 {
     const spc__net_map *map = &plan->net->maps[i];
@@ -284,6 +288,8 @@ static void draw_mask(uint8_t *mask, int64_t slots, int64_t room)
         mask[i] = (double)spc__random_unit(&random) < stays;
 }
 
+/* Fills a masked set of the sample at random: the real mask needs features,
+ * which a sample does not have. */
 static spc_status sample_masked(spc_net_plan *plan, int set)
 {
     int64_t slots = slots_of(plan, &plan->net->sets[set]);
@@ -306,6 +312,7 @@ static spc_status sample_masked(spc_net_plan *plan, int set)
     return status;
 }
 
+/* Fills one set or map of the sample. */
 static spc_status index_one(spc_net_plan *plan, int i,
                             const spc_net_buffers *buffers)
 {

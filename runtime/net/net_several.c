@@ -11,6 +11,7 @@
 #include "operators/geometry.h"
 #include <string.h>
 
+/* Checks the tensors that a layer puts together. */
 static spc_status take_parts(spc__net_node *node, const spc_net *net,
                              const spc_tensor *parts, int count,
                              spc_error *error)
@@ -33,6 +34,7 @@ static spc_status take_parts(spc__net_node *node, const spc_net *net,
     return SPC_OK;
 }
 
+/* Adds a concatenation along the channels. */
 static spc_status make_concat(spc_net *net, spc_tensor *out,
                               spc__net_node *node, const spc_tensor *parts,
                               int count, spc_error *error)
@@ -74,6 +76,7 @@ static int children(const spc_regrouping *how)
     return how->split[0] * how->split[1] * how->split[2];
 }
 
+/* Checks the numbers of a regrouping. */
 static spc_status check_regrouping(const spc_regrouping *how, spc_error *error)
 {
     for (int i = 0; i < 3; i++)

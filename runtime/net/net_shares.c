@@ -84,6 +84,8 @@ static void add_set(cost *c, const spc_coords *set)
     add_term(c, derive, set->by.root);
 }
 
+/* Adds the time of filling a map: its own, and a search of its lines or offsets
+ * unless it is turned from another map. */
 static void add_map(cost *c, const spc_net_plan *plan, int i)
 {
     const spc__net_map *map = &plan->net->maps[i];
@@ -100,6 +102,7 @@ static void add_map(cost *c, const spc_net_plan *plan, int i)
     add_term(c, fixed + (searched ? search : 0), plan->sets[map->to]);
 }
 
+/* Adds up what a branch costs. */
 static void find_cost(cost *c, const spc_net_plan *plan, int i)
 {
     const spc__net_work *work = &plan->works[i];
@@ -112,6 +115,7 @@ static void find_cost(cost *c, const spc_net_plan *plan, int i)
         add_map(c, plan, work->map);
 }
 
+/* The time of a branch on a number of blocks. */
 static double time_of(const cost *c, unsigned blocks)
 {
     double time = c->fixed;
@@ -180,6 +184,7 @@ static double next_end(const model *m)
     return next;
 }
 
+/* Ends the branches that are done and returns their blocks. */
 static int end_branches(model *m, double now)
 {
     int freed = 0;
@@ -192,6 +197,8 @@ static int end_branches(model *m, double now)
     return freed;
 }
 
+/* Plays the branches: each begins when what it waits for has ended and enough
+ * blocks are free. */
 static void run_branches(model *m)
 {
     int free = m->blocks;
@@ -273,6 +280,8 @@ static bool improve(model *m, double *best)
     return which >= 0;
 }
 
+/* Searches for the blocks of each branch, from the fewest on, as long as a
+ * change helps. */
 static void find_shares(model *m)
 {
     int least = m->blocks < BLOCKS_LEAST ? m->blocks : BLOCKS_LEAST;
@@ -286,6 +295,8 @@ static void find_shares(model *m)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Finds the costs of the branches and the time of the layers from each one
+ * on. */
 static void find_times(model *m)
 {
     const spc_net_plan *plan = m->plan;

@@ -19,6 +19,7 @@ enum { MOST_CHANNELS = 1024 };
 
 /* ---- finding siblings ---------------------------------------------------- */
 
+/* True if the tensor is concatenated to another one. */
 static bool is_part(const spc_net *net, int tensor)
 {
     for (int i = 0; i < net->node_count; i++)
@@ -42,6 +43,7 @@ static bool can_join(const spc_net *net, const spc__net_node *node)
            !net->sets[out->set].cloud && !is_part(net, node->out);
 }
 
+/* True if one kernel could compute both layers side by side. */
 static bool are_alike(const spc__net_node *a, const spc__net_node *b)
 {
     char one[400], other[400];

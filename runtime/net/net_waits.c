@@ -54,6 +54,8 @@ static int add_use(use *list, int count, const spc_net_plan *plan, int tensor,
     return count + 1;
 }
 
+/* Lists the channels of memory that a work reads or writes. Returns their
+ * number. */
 static int find_uses(use list[MOST_USES], const spc_net_plan *plan, int i)
 {
     const spc__net_work *work = &plan->works[i];
@@ -123,6 +125,7 @@ static bool writes_over(const spc_net_plan *plan, int i, int j)
     return lie_together(work, their);
 }
 
+/* True if the order of the two works matters to what either reads. */
 static bool meet_in_memory(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES];
@@ -205,6 +208,7 @@ int spc__net_waits_of(int *list, const spc__net_waits *waits, int i)
 
 /* ---- memory -------------------------------------------------------------- */
 
+/* True if the work touches the piece. */
 static bool uses_piece(const spc_net_plan *plan, int i, int piece)
 {
     use list[MOST_USES];

@@ -36,6 +36,7 @@ typedef struct draft {
     bool *plain;    /* by tensor: its rows must be contiguous */
 } draft;
 
+/* Frees a draft, also one that is not complete. */
 static void draft_release(draft *d)
 {
     free(d->node_used);
@@ -57,6 +58,7 @@ static void *zeros(int count, size_t bytes)
     return calloc((size_t)count + 1, bytes);
 }
 
+/* Allocates a draft. */
 static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
 {
     const spc_net *net = plan->net;
@@ -134,6 +136,7 @@ static void mark_nodes(draft *d)
     }
 }
 
+/* Marks the sets and maps that any layer needs. */
 static void mark_sets(draft *d)
 {
     const spc_net *net = d->net;
@@ -235,6 +238,8 @@ static bool in_place(const draft *d, int tensor, int64_t channel)
            (size_t)channel * spc__net_element(t) % 16 == 0;
 }
 
+/* Places the parts of a concatenation in its output, so that nothing has to be
+ * copied. */
 static void place_parts(draft *d, const spc__net_node *node, int piece)
 {
     const spc__net_tensor *whole = &d->net->tensors[node->out];
@@ -291,6 +296,7 @@ static void place_tensors(draft *d)
 
 /* ---- works --------------------------------------------------------------- */
 
+/* Adds a work of the plan. The pointer holds until the next one is added. */
 static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
                                spc_error *error)
 {
@@ -334,6 +340,7 @@ static int map_that_fills(const draft *d)
     return -1;
 }
 
+/* Adds the filling of a map, which may fill its set as well. */
 static spc_status add_map(draft *d, int i, bool fills, spc_error *error)
 {
     spc__net_work *work = add_work(d->plan, SPC_NET_MAP, error);
@@ -369,6 +376,7 @@ static spc_status bring_set(draft *d, int i, spc_error *error)
     return SPC_OK;
 }
 
+/* Adds the filling of a map and of its sets, unless they are there. */
 static spc_status bring_map(draft *d, int i, spc_error *error)
 {
     spc_status status = SPC_OK;
@@ -452,6 +460,7 @@ static int pitch_of(const draft *d, int tensor)
     return (int)place->pitch;
 }
 
+/* Adds a convolution, with the layer that was fused into it. */
 static spc_status add_conv(draft *d, int i, spc_error *error)
 {
     bool fused = d->fused[i] >= 0;
@@ -480,6 +489,7 @@ static spc_status add_conv(draft *d, int i, spc_error *error)
     return SPC_OK;
 }
 
+/* Adds a layer of another kind. */
 static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
                             spc_error *error)
 {
@@ -525,6 +535,7 @@ static spc_status add_copy(draft *d, int i, int part, int64_t channel,
     return SPC_OK;
 }
 
+/* Adds the copies that a concatenation still needs. */
 static spc_status add_concat(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];
@@ -542,6 +553,7 @@ static spc_status add_concat(draft *d, int i, spc_error *error)
     return status;
 }
 
+/* Adds what a layer needs, unless another layer has taken it over. */
 static spc_status add_node_work(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];

@@ -40,6 +40,7 @@ static spc_status check_channels(const char *name, int value, spc_error *error)
                      name, value, SPC__CHANNELS_MOST);
 }
 
+/* Checks that groups divide both widths. */
 static spc_status check_groups(const spc_conv *conv, spc_error *error)
 {
     if (conv->groups >= 1 && conv->cin % conv->groups == 0 &&
@@ -79,6 +80,7 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                      row->rules_text);
 }
 
+/* Checks the type in which products are summed. */
 static spc_status check_sums(const spc_conv *conv, spc_error *error)
 {
     if (conv->accumulator == SPC_ACCUMULATOR_DEFAULT)
@@ -183,6 +185,8 @@ static void set_radius(spc__attrs *out, const spc_geometry *g)
     set_length(out, "voxel", g->voxel);
 }
 
+/* Writes a geometry into a problem's attributes. Usual values are left out,
+ * which keeps the keys of old records valid. */
 static void set_geometry(spc__attrs *out, const spc_geometry *g)
 {
     if (g->rule != SPC_RULE_SUBM)
@@ -263,6 +267,7 @@ static float length_from_attrs(const spc__attrs *attrs, const char *name)
     return (float)length;
 }
 
+/* Reads a geometry back. Attributes that are missing have their usual value. */
 static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
 {
     int rule = spc__name_index(spc__rule_names,

@@ -81,6 +81,7 @@ static size_t format_origin(char *out, size_t bytes, size_t length,
                   : length;
 }
 
+/* Writes the words of a geometry. Usual values are left out. */
 static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
                            bool has_rules)
 {

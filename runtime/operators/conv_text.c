@@ -86,6 +86,7 @@ int spc__operator_only_rule(spc_operator op)
     return rule;
 }
 
+/* Reads the first word of a layer and sets what it implies. */
 static spc_status read_operator(spc_conv *conv, spc__word_list *text,
                                 spc__span word, spc_error *error)
 {
@@ -117,6 +118,8 @@ static spc_status read_operator(spc_conv *conv, spc__word_list *text,
 
 /* ---- rules between words ------------------------------------------------- */
 
+/* Turns the word for the usual sums of a type into the default, so that both
+ * texts mean one problem. */
 static spc_status settle_accumulator(spc_conv *conv, spc_error *error)
 {
     int said = (int)conv->accumulator;
@@ -148,6 +151,7 @@ static spc_status check_radius(const spc_conv *conv, spc__word_list *text,
     return spc__word_list_lacks(text, "radius", error);
 }
 
+/* Checks rules between words, which no single word can know. */
 static spc_status check_words(spc_conv *conv, spc__word_list *text,
                               spc_error *error)
 {
@@ -163,6 +167,7 @@ static spc_status check_words(spc_conv *conv, spc__word_list *text,
 
 /* ---- public -------------------------------------------------------------- */
 
+/* Reads and checks the text of a layer. */
 static spc_status read_layer(spc_conv *out, const char *text, spc_error *error)
 {
     spc__word_list list = {.table = words};

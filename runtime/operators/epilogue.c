@@ -131,6 +131,7 @@ static spc_status check_slope(const spc_conv *conv, spc_error *error)
     return spc__slope_check(conv->slope, error);
 }
 
+/* A pitch is 0, for contiguous rows, or at least as large as a row. */
 static spc_status check_pitch(const spc_conv *conv, const struct pitch *p,
                               spc_error *error)
 {
@@ -264,6 +265,7 @@ static const char form[] =
 /* Parses one word of the list. `stage` is the last kind of word read. */
 enum { NOTHING, SCALED, BIASED, REST };
 
+/* Takes one word of an epilogue, if its order permits it here. */
 static bool take_word(spc_conv *conv, spc__span word, int *stage)
 {
     int act = spc__name_find(spc__activation_names, word);

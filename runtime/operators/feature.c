@@ -36,6 +36,7 @@ spc_status spc__feature_check_divisor(const char *name, int value, int channels,
                      value, channels);
 }
 
+/* Checks numbers that index tables, before any table is read. */
 static spc_status check_enums(const spc_feature *f, spc_error *error)
 {
     const struct {

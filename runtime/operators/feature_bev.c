@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "operators/feature.h"
 
+/* Checks the shape of the planes. */
 static spc_status check_bev(const spc_feature *f, spc_error *error)
 {
     const int *axes = spc__bev_axes[f->order];

@@ -10,6 +10,7 @@
 
 /* ---- checks -------------------------------------------------------------- */
 
+/* Checks a pooling. */
 static spc_status check_pool(const spc_feature *f, spc_error *error)
 {
     if (f->index && f->op == SPC_FEATURE_POOL && f->reduction != SPC_REDUCE_MAX)
@@ -41,6 +42,7 @@ static spc_status check_slice(const spc_feature *f, spc_error *error)
         f->channels, SPC__CHANNELS_MOST / offsets, offsets, SPC__CHANNELS_MOST);
 }
 
+/* Checks that the channels divide into a slice for each offset. */
 static spc_status check_unslice(const spc_feature *f, spc_error *error)
 {
     spc_status status = check_pool(f, error);
@@ -100,6 +102,7 @@ static bool is_no_maximum(const spc_feature *f)
     return f->reduction != SPC_REDUCE_MAX;
 }
 
+/* Turns a pooling into its gradient. */
 static void turn_pool(spc_feature *out)
 {
     if (out->reduction == SPC_REDUCE_MAX) {

@@ -19,6 +19,7 @@ static bool is_activated(const spc_feature *f)
     return f->op != SPC_FEATURE_ACT && f->activation != SPC_ACT_NONE;
 }
 
+/* Checks that the operator can have a gradient. */
 static spc_status check_layer(const spc_feature *f, spc_error *error)
 {
     if (f->pass != SPC_FORWARD || f->op == SPC_FEATURE_ACTGRAD)

@@ -67,6 +67,7 @@ static void list_values(const char *names[VALUES_MOST],
     names[count] = NULL;
 }
 
+/* Sets the operator and what its value selects. */
 static void set_head(spc_feature *f, const head_value *of)
 {
     f->op = of->op;
@@ -85,6 +86,7 @@ static void set_head(spc_feature *f, const head_value *of)
     }
 }
 
+/* The value that the operator's head has, for writing. */
 static unsigned value_of(const spc_feature *f, const spc__feature_row *row)
 {
     switch (row->selects) {
@@ -99,6 +101,7 @@ static unsigned value_of(const spc_feature *f, const spc__feature_row *row)
     }
 }
 
+/* Reads the head, such as pool=max. */
 static spc_status read_head(spc_feature *f, spc__span text, spc_error *error)
 {
     const char *heads[NAMES_MOST], *values[VALUES_MOST];
@@ -177,6 +180,7 @@ static spc_status settle_slope(spc_feature *f, const spc__word_list *text,
     return SPC_OK;
 }
 
+/* Reads an operator and its words. */
 static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
 {
     spc__span rest = spc__span_of(text), first;
@@ -239,6 +243,7 @@ typedef struct writer {
 
 static void write_text(writer *w, const char *format, ...) SPC_PRINTF(2, 3);
 
+/* Appends, and counts what does not fit, like snprintf(). */
 static void write_text(writer *w, const char *format, ...)
 {
     size_t left = w->length < w->bytes ? w->bytes - w->length : 0;
@@ -259,6 +264,7 @@ static void write_real(writer *w, const char *name, float value)
     write_text(w, ",%s=%s", name, text);
 }
 
+/* Writes the activation, and its slope if it is not the usual one. */
 static void write_activation(writer *w, const spc_feature *f)
 {
     static const spc_feature otherwise = SPC_FEATURE_INIT;
@@ -291,6 +297,7 @@ static void write_geometry(writer *w, const spc_feature *f)
     write_text(w, "%s%s", subm ? ",rule=subm" : "", text);
 }
 
+/* Writes the words that the operator takes, in a fixed order. */
 static void write_words(writer *w, const spc_feature *f)
 {
     unsigned takes = spc__feature_row_of(f->op)->takes;

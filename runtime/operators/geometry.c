@@ -252,6 +252,7 @@ int spc__geometry_fan_out(const spc_geometry *g)
 
 /* ---- checking ------------------------------------------------------------ */
 
+/* Checks the size of a kernel. */
 static spc_status check_kernel(const int kernel[3], spc_error *error)
 {
     int64_t offsets = 1;
@@ -283,6 +284,7 @@ static spc_status check_range(const char *name, int value, int axis, int low,
                      name, value, axes[axis], low, SPC__GEOMETRY_MOST);
 }
 
+/* Checks the numbers of one axis. */
 static spc_status check_axis(const spc_geometry *g, int i, spc_error *error)
 {
     spc_status status;
@@ -303,6 +305,7 @@ static spc_status check_axis(const spc_geometry *g, int i, spc_error *error)
     return SPC_OK;
 }
 
+/* Checks that the layer has outputs along an axis, if its shape is known. */
 static spc_status check_shape(const spc_geometry *g, int i, spc_error *error)
 {
     int64_t low[3], high[3];
@@ -361,6 +364,7 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
     return check_shape(g, i, error);
 }
 
+/* Checks a length. The limits keep its square and its inverse within f32. */
 static spc_status check_length(const char *name, float value, bool may_be_0,
                                spc_error *error)
 {
@@ -403,6 +407,7 @@ static spc_status check_radius(const spc_geometry *g, spc_error *error)
     return SPC_OK;
 }
 
+/* Checks a list of offsets. */
 static spc_status check_list(const spc_geometry *g, spc_error *error)
 {
     if (g->offset_count == 0)

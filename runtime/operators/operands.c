@@ -7,6 +7,7 @@
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 
+/* Describes a matrix of features or weights. */
 static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,
                            int64_t columns, int pitch)
 {

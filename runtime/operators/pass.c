@@ -49,6 +49,7 @@ static void mirror(spc_geometry *g)
         mirror_box(g, axis);
 }
 
+/* The operator of the gradient of a layer's inputs. */
 static spc_operator opposite(const spc_conv *conv)
 {
     if (conv->geometry.rule == SPC_RULE_RADIUS)
@@ -87,6 +88,7 @@ spc_status spc__pass_read(spc_conv *conv, spc_error *error)
     return status;
 }
 
+/* Checks that the layer has nothing but sums and a bias. */
 static spc_status check_plain(const spc_conv *layer, spc_error *error)
 {
     if (layer->pass != SPC_FORWARD)
@@ -193,6 +195,7 @@ const char *spc__problem_role(const spc__attrs *problem)
 
 /* ---- weights ------------------------------------------------------------- */
 
+/* The strides of the weights of a layer in the caller's order. */
 static void set_layer_strides(spc_pack_args *args, const spc_conv *conv,
                               bool rsck)
 {

@@ -89,6 +89,7 @@ static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
     return status;
 }
 
+/* Tunes a layer until the program ends or the effort is spent. */
 static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
 {
     const spc_scene *scene = wanted->scene;
@@ -114,6 +115,8 @@ static spc_status compile(spc_ctx *ctx, const job *wanted)
     return status;
 }
 
+/* Does a job. Failures are only logged: the program has a kernel, if not the
+ * best one. */
 static spc_status work_on(spc_ctx *ctx, const background *b, const job *wanted)
 {
     spc_status status =
@@ -148,6 +151,7 @@ static job *next_job(background *b)
     return found;
 }
 
+/* The thread: does one job after the other until the program ends. */
 static void *run(void *payload)
 {
     background *b = payload;
@@ -242,6 +246,7 @@ static job *find_job(background *b, const spc__problem_key *key)
     return NULL;
 }
 
+/* Makes a job. Without a scene to tune on, it only compiles. */
 static job *make_job(background *b, const spc__lack *lack,
                      const spc__problem_key *key)
 {
@@ -353,6 +358,7 @@ static void release(background *b)
     free(b);
 }
 
+/* Ends the thread and waits for it. */
 static void end(spc__background *self)
 {
     background *b = (background *)self;
@@ -373,6 +379,7 @@ static void release_ended(spc__background *self)
     release((background *)self);
 }
 
+/* Starts the thread. */
 static spc_status start_thread(background *b)
 {
     sigset_t before;

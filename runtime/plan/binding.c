@@ -35,6 +35,7 @@ spc_status spc__plan_life_create(spc__plan_life **out, spc_error *error)
     return SPC_OK;
 }
 
+/* Ends a holder's use of the record. */
 static void leave(spc__plan_life *life)
 {
     /* The last holder frees it. Acquire and release order the frees after every
@@ -61,6 +62,7 @@ static bool has_ended(const spc__binding *binding)
 
 /* ---- what is decided ----------------------------------------------------- */
 
+/* The number of blocks of a launch. */
 static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
 {
     unsigned per_block = (unsigned)geometry->tiles_per_block;

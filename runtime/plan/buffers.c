@@ -23,6 +23,7 @@ static const size_t places[SPC_OPERANDS] = {
     [SPC_OPERAND_RESIDUAL_SCALE] = offsetof(spc_buffers, residual_scale),
 };
 
+/* Describes the buffer of an operand. */
 static spc__buffer buffer_of(const spc__operand *operand, size_t place)
 {
     size_t element = spc__dtype_of(operand->dtype)->bytes;
@@ -121,6 +122,7 @@ static bool intersect(const extent *a, const extent *b)
            b->start < b->end;
 }
 
+/* Refuses a written buffer that shares memory with another one. */
 static spc_status check_overlaps(const spc__buffer_list *list,
                                  const extent extents[SPC_OPERANDS + 1],
                                  spc_error *error)

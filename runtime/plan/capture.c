@@ -59,6 +59,8 @@ static spc_status find_folder(char out[PATH_MAX], const char *folder,
 
 /* ---- scenes -------------------------------------------------------------- */
 
+/* Names a file by its content, so that one scene of many layers is written
+ * once. */
 static void name_scene(char out[NAME_BYTES], const int32_t *coords,
                        int64_t rows)
 {
@@ -90,6 +92,7 @@ static void write_header(spc__buf *out, int64_t rows)
     spc__buf_puts(out, "\n");
 }
 
+/* Writes the coordinates as a file of NumPy. */
 static spc_status write_scene(const char *path, const int32_t *coords,
                               int64_t rows, spc_error *error)
 {
@@ -125,6 +128,7 @@ static bool has_line(const char *list, const char *line)
     return false;
 }
 
+/* Appends the line unless the list has it. */
 static spc_status add_to(int file, const char *path, const char *line,
                          spc_error *error)
 {
@@ -141,6 +145,7 @@ static spc_status add_to(int file, const char *path, const char *line,
     return status;
 }
 
+/* Appends a line to a list that other processes may write as well. */
 static spc_status add_line(const char *path, const char *line, spc_error *error)
 {
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

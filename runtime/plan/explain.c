@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Checks the question. */
 static spc_status check_question(const spc_explain_question *ask,
                                  unsigned flags, spc_error *error)
 {
@@ -78,6 +79,7 @@ static void name_layout(char out[64], const spc__launch_geometry *geometry,
                  geometry->reads_pairs ? "; pairs by offset" : "");
 }
 
+/* Describes the kernel that a plan would use. */
 static spc_status describe(spc_explanation *out, const spc__pick *pick,
                            const spc_explain_question *ask, spc_error *error)
 {

@@ -79,6 +79,8 @@ static spc_status set_resident(unsigned *out, spc_ctx *ctx, spc__kernel *kernel,
     return status;
 }
 
+/* Loads the kernels of a step: one for wide loads, and one for single elements
+ * if rows are not aligned. */
 static spc_status load_step(spc_feature_plan *plan, int i,
                             const spc__code *code)
 {
@@ -98,6 +100,7 @@ static spc_status load_step(spc_feature_plan *plan, int i,
                             : status;
 }
 
+/* Finds the code of the operator and loads its steps. */
 static spc_status load(spc_feature_plan *plan, unsigned flags)
 {
     spc__attrs problem;
@@ -182,6 +185,7 @@ size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
 
 /* ---- maps ---------------------------------------------------------------- */
 
+/* Checks that the map is one of this operator. */
 static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
                             spc_error *error)
 {
@@ -281,6 +285,7 @@ static spc_status take_floats(run *r, const float **to, const char *name,
     return spc__check_buffer(name, given, 4, error);
 }
 
+/* Checks the caller's buffers and puts them into the arguments. */
 static spc_status take_buffers(run *r, const spc_feature_buffers *b,
                                spc_error *error)
 {
@@ -319,6 +324,7 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     return SPC_OK;
 }
 
+/* Puts a set into the arguments. */
 static void take_set(run *r, const spc_coords *set)
 {
     spc_feature_args *a = &r->args;
@@ -333,6 +339,7 @@ static void take_set(run *r, const spc_coords *set)
     r->sizes = (spc__feature_sizes){set->capacity, a->batches, set->capacity};
 }
 
+/* Puts a map into the arguments. */
 static spc_status take_map(run *r, const spc_map *map, spc_error *error)
 {
     spc_map_view view;
@@ -353,6 +360,7 @@ static spc_status take_map(run *r, const spc_map *map, spc_error *error)
     return SPC_OK;
 }
 
+/* Takes the set or the map, whichever the operator works on. */
 static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
                              spc_error *error)
 {
@@ -402,6 +410,7 @@ static unsigned grid_of(const run *r, int i)
     return blocks < 1 ? 1 : blocks < most ? (unsigned)blocks : most;
 }
 
+/* Puts the steps on the stream. */
 static spc_status enqueue(run *r, void *stream, spc_error *error)
 {
     const spc_feature_plan *plan = r->plan;

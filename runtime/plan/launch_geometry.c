@@ -22,6 +22,7 @@ static spc_status read_number(int64_t *out, const spc__attrs *launch,
                      name, (long long)*out, (long long)low, (long long)high);
 }
 
+/* Reads the row order that the kernel needs. */
 static spc_status read_order(char out[8], const spc__attrs *launch,
                              spc_error *error)
 {
@@ -34,6 +35,7 @@ static spc_status read_order(char out[8], const spc__attrs *launch,
     return SPC_OK;
 }
 
+/* Checks the kind of grid. */
 static spc_status check_grid(const spc__attrs *launch, spc_error *error)
 {
     const char *grid = spc__attrs_text(launch, "grid", "tiles");
@@ -46,6 +48,7 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
                      grid);
 }
 
+/* Reads which forms of the map the kernel reads. */
 static spc_status read_layout(spc__launch_geometry *out,
                               const spc__attrs *launch, spc_error *error)
 {

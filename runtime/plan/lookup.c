@@ -40,6 +40,7 @@ typedef struct lookup {
 
 /* ---- records of the database --------------------------------------------- */
 
+/* Sets the template and the text of its configuration. */
 static void set_config(spc__pick *out, const char *template_name,
                        const spc__attrs *config)
 {
@@ -67,6 +68,7 @@ static void layer_text(char *out, size_t bytes, const lookup *look,
                      : "a layer with another list of offsets");
 }
 
+/* Describes a scene in a sentence. */
 static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
 {
     double rows_in, rows_out, density;
@@ -106,6 +108,7 @@ static bool is_of_twin(const lookup *look, const spc__choice *choice)
            spc__attrs_equal(&choice->key.layer, &look->twin.layer);
 }
 
+/* Adds why a nearer record was not used. */
 static void add_refusal(lookup *look)
 {
     /* Appended: the reason already has the sentence on the record that
@@ -118,6 +121,7 @@ static void add_refusal(lookup *look)
                  "; one before it cannot serve: %s", look->refused);
 }
 
+/* Explains the record that was chosen. */
 static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
     enum { OF_TWIN = SPC_MATCH_DEFAULT + 1 };
@@ -312,6 +316,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     return SPC_OK;
 }
 
+/* True if the kernel would divide its work in another way than it was measured
+ * with. Notes this for the reason. */
 static bool is_of_other_size(lookup *look, const spc__choice *choice)
 {
     char scene[80];
@@ -447,6 +453,7 @@ typedef struct fallback {
     int64_t preference;
 } fallback;
 
+/* The order in which templates without a record are tried. */
 static int by_preference(const void *a, const void *b)
 {
     const fallback *first = a, *second = b;
@@ -536,6 +543,7 @@ static void note_set_aside(lookup *look)
                  "its record was set aside: %s", why);
 }
 
+/* Says why an untuned kernel was chosen. */
 static void explain_default(lookup *look, const char *template_name)
 {
     const char *why = "the database has no record near this problem";
@@ -610,6 +618,7 @@ static spc_status try_stored_defaults(lookup *look)
     return status;
 }
 
+/* Runs code that another library stored, since this one has no templates. */
 static spc_status from_stored_defaults(lookup *look)
 {
     if (try_stored_defaults(look) == SPC_OK)
@@ -621,6 +630,7 @@ static spc_status from_stored_defaults(lookup *look)
                      look->layer, look->ctx->info.name, look->ctx->info.target);
 }
 
+/* Tries the templates, best first, with their default configurations. */
 static spc_status from_defaults(lookup *look)
 {
     spc_ctx *ctx = look->ctx;

@@ -93,6 +93,7 @@ static spc_status check_gemm(const spc_plan *plan)
 
 /* ---- creating ------------------------------------------------------------ */
 
+/* Finds the kernels of the plan in its code. */
 static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
     /* A block size above 0 says that the template has this kernel. */
@@ -191,6 +192,7 @@ static unsigned lookup_flags(unsigned flags)
     return flags & ~(unsigned)SPC_PLAN_KRSC;
 }
 
+/* Checks the flags and which of them exclude each other. */
 static spc_status check_flags(unsigned flags, const spc_conv *conv,
                               spc_error *error)
 {
@@ -349,6 +351,7 @@ spc_status spc__plan_take_rows(spc_plan *plan)
     return status;
 }
 
+/* Checks a layer that is to run without a map. */
 static spc_status check_linear(const spc_conv *conv, int64_t rows,
                                spc_error *error)
 {

@@ -230,6 +230,7 @@ static spc_status enqueue_gemm(const call *c, spc_error *error)
     return spc__device_ops_of(device)->gemm(device, &gemm, c->stream, error);
 }
 
+/* Puts the main kernel on the stream. */
 static spc_status enqueue_conv(const call *c, const spc_conv_args *args,
                                spc_error *error)
 {
@@ -288,6 +289,7 @@ static spc_status enqueue_groups(const call *c, spc_error *error)
     return status == SPC_OK ? enqueue_sum(c, &args, error) : status;
 }
 
+/* Puts all kernels of a layer on the stream. */
 static spc_status enqueue(const call *c, spc_error *error)
 {
     spc_status status = enqueue_clear(c, error);
@@ -468,6 +470,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 
 /* ---- on rows without a map ----------------------------------------------- */
 
+/* Checks the arguments of a layer that runs without a map. */
 static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
                              size_t workspace, const spc_buffers *buffers,
                              spc_error *error)

@@ -107,6 +107,8 @@ static const char *text_field(lua_State *L, int index, const char *name,
     return text;
 }
 
+/* A number of a table, or `otherwise`. Texts are refused, although Lua would
+ * convert them. */
 static double number_field(lua_State *L, int index, const char *name,
                            double otherwise)
 {
@@ -175,6 +177,7 @@ static int tensor_argument(lua_State *L, int index)
 
 /* ---- texts of layers ----------------------------------------------------- */
 
+/* True if the layer's text has the word. */
 static bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -210,6 +213,7 @@ static const char *complete(lua_State *L, reader *r, int tensor,
 
 /* ---- functions for files ------------------------------------------------- */
 
+/* network(name) */
 static int do_network(lua_State *L)
 {
     reader *r = self(L);
@@ -223,6 +227,7 @@ static int do_network(lua_State *L)
     return 0;
 }
 
+/* A type by its name. */
 static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
 {
     const char *name =
@@ -235,6 +240,7 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
     return (spc_dtype)at;
 }
 
+/* input {fields}: returns a tensor. */
 static int do_input(lua_State *L)
 {
     static const char *const names[] = {"name",  "channels", "dtype", "shape",
@@ -262,6 +268,7 @@ static int do_input(lua_State *L)
     return 1;
 }
 
+/* conv(tensor, text, {fields}): returns a tensor. */
 static int do_conv(lua_State *L)
 {
     static const char *const names[] = {"name", "residual", "at", "key",
@@ -290,6 +297,7 @@ static int do_conv(lua_State *L)
     return 1;
 }
 
+/* feature(tensor, text, {fields}): returns a tensor. */
 static int do_feature(lua_State *L)
 {
     static const char *const names[] = {"name",  "at", "add",
@@ -318,6 +326,7 @@ static int do_feature(lua_State *L)
     return 1;
 }
 
+/* cat(tensor, ...): returns a tensor. */
 static int do_cat(lua_State *L)
 {
     reader *r = self(L);
@@ -335,6 +344,7 @@ static int do_cat(lua_State *L)
     return 1;
 }
 
+/* Adds the form of a regrouping that a mask chooses. */
 static int add_masked(lua_State *L, reader *r, spc_net_masked *masked)
 {
     spc_tensor out;
@@ -380,6 +390,7 @@ static int sources_argument(lua_State *L, spc_tensor sources[SPC__NET_SOURCES])
     return count;
 }
 
+/* regroup(tensors, {fields}): returns a tensor. */
 static int do_regroup(lua_State *L)
 {
     static const char *const names[] = {"scale", "split", "slices", "mask",
@@ -408,6 +419,7 @@ static int do_regroup(lua_State *L)
     return add_masked(L, r, &how);
 }
 
+/* output(tensor, name) */
 static int do_output(lua_State *L)
 {
     reader *r = self(L);
@@ -421,6 +433,7 @@ static int do_output(lua_State *L)
     return 0;
 }
 
+/* channels(tensor): returns a number. */
 static int do_channels(lua_State *L)
 {
     reader *r = self(L);
@@ -433,6 +446,7 @@ static int do_channels(lua_State *L)
     return 1;
 }
 
+/* shape(tensor): returns three numbers. */
 static int do_shape(lua_State *L)
 {
     reader *r = self(L);
@@ -487,6 +501,7 @@ static int run_file(lua_State *L, reader *r, const char *name)
     return 1;
 }
 
+/* include(name): returns what the file returns. */
 static int do_include(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
@@ -521,6 +536,8 @@ static const luaL_Reg functions[] = {
     {NULL, NULL},
 };
 
+/* Runs under a protected call: gives the sandbox its functions, which find the
+ * reader in their first upvalue, and runs the file. */
 static int body(lua_State *L)
 {
     reader *r = lua_touserdata(L, 1);
@@ -571,6 +588,7 @@ static spc_status check_file(const char *path, spc_error *error)
     return status;
 }
 
+/* Fails unless the description has an input and an output. */
 static spc_status check_result(const spc_net *net, bool is_part,
                                const char *file, spc_error *error)
 {

@@ -106,6 +106,7 @@ static spc_status read_int(int *out, reader *r, int i)
     return SPC_OK;
 }
 
+/* Reads a field such as 3x3x1. */
 static spc_status read_axes(int out[3], reader *r, int i)
 {
     int64_t axes[3];
@@ -160,6 +161,8 @@ static spc_status at_line(reader *r, spc_status status)
 
 /* ---- lines --------------------------------------------------------------- */
 
+/* Reads the line "network". This and the other lines are described in
+ * net_text.h. */
 static spc_status read_network(reader *r)
 {
     char *name, *copy;
@@ -173,6 +176,7 @@ static spc_status read_network(reader *r)
     return SPC_OK;
 }
 
+/* Reads the line "input". */
 static spc_status read_input(reader *r)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -221,6 +225,7 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
     return SPC_OK;
 }
 
+/* Reads the line "conv". */
 static spc_status read_conv(reader *r)
 {
     spc_net_layer layer = SPC_NET_LAYER_INIT;
@@ -243,6 +248,7 @@ static spc_status read_conv(reader *r)
     return at_line(r, spc_net_add_conv(&out, r->net, &layer, r->error));
 }
 
+/* Reads the line "feature". */
 static spc_status read_feature(reader *r)
 {
     spc_feature feature = SPC_FEATURE_INIT;
@@ -281,6 +287,7 @@ static spc_status read_concat(reader *r)
                             : status;
 }
 
+/* Reads the line "regroup". */
 static spc_status read_regroup(reader *r)
 {
     spc_regrouping how = SPC_REGROUPING_INIT;
@@ -297,6 +304,7 @@ static spc_status read_regroup(reader *r)
                                           &how, slices != 0, r->error));
 }
 
+/* Reads the line "masked". */
 static spc_status read_masked(reader *r)
 {
     spc_net_masked masked = SPC_NET_MASKED_INIT;
@@ -321,6 +329,7 @@ static spc_status read_masked(reader *r)
     return at_line(r, spc_net_add_masked(&out, r->net, &masked, r->error));
 }
 
+/* Reads the line "output". */
 static spc_status read_output(reader *r)
 {
     char *name;
@@ -377,6 +386,8 @@ static bool comes_next(const reader *r, const spc__net_array *a)
            (a->node == last->node && a->param > last->param);
 }
 
+/* Reads the line "array". The array must be one that the network has, as memory
+ * is allocated by it. */
 static spc_status read_array(reader *r)
 {
     spc__net_array a = {0};
@@ -421,6 +432,7 @@ static const struct line {
     {"array", 4, 4, read_array},
 };
 
+/* Reads a line by its first word. */
 static spc_status read_line(reader *r, char *line)
 {
     const char *word = strsep(&line, "\t");
@@ -442,6 +454,8 @@ static spc_status read_line(reader *r, char *line)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Checks the first line. A newer form is not damage, so it has a status of its
+ * own. */
 static spc_status check_form(const char *text, spc_error *error)
 {
     static const char head[] = "spctune network ";
@@ -459,6 +473,7 @@ static spc_status check_form(const char *text, spc_error *error)
         (int)strcspn(text, "\n") < 20 ? (int)strcspn(text, "\n") : 20, text);
 }
 
+/* Reads all lines and cuts the text up on the way. */
 static spc_status read_lines(reader *r, char *text)
 {
     spc_status status = SPC_OK;
@@ -504,6 +519,8 @@ static spc_status set_scales(reader *r)
     return SPC_OK;
 }
 
+/* Quantises the network as the stored one was, with the scales of the lines
+ * "whole". */
 static spc_status quantise(reader *r)
 {
     size_t count = (size_t)r->net->tensor_count;

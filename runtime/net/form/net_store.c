@@ -63,6 +63,8 @@ typedef struct writing {
     unsigned char *data; /* data of the current part */
 } writing;
 
+/* Encodes a part of the weights for the database, which asks for one part at a
+ * time. */
 static spc_status give_part(const void **data, size_t *bytes, int64_t i,
                             void *payload, spc_error *error)
 {
@@ -108,6 +110,7 @@ static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
     return status;
 }
 
+/* Checks the name of a network. */
 static spc_status check_name(const char *name, spc_error *error)
 {
     size_t length = strlen(name);
@@ -171,6 +174,7 @@ static spc_status check_text(const writing *w, const spc__buf *graph,
     return status;
 }
 
+/* Writes the network's text and weights as one record. */
 static spc_status put(spc_ctx *ctx, writing *w, const char *name,
                       const char *source, bool replace, spc_error *error)
 {
@@ -246,6 +250,7 @@ static spc_status begin(const spc__network *network, void *payload,
                          network->bytes, error);
 }
 
+/* Decodes a part of the weights that the database read. */
 static spc_status take_part(int64_t i, const void *data, size_t bytes,
                             void *payload, spc_error *error)
 {
@@ -313,6 +318,7 @@ typedef struct listing {
     void *payload;
 } listing;
 
+/* Shows a stored network to the user's function. */
 static spc_status list_row(const spc__network *at, void *payload)
 {
     const listing *to = payload;

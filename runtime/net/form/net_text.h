@@ -5,7 +5,7 @@
  *
  *     spctune network 1
  *     network  NAME
- *     input    NAME CHANNELS DTYPE SHAPE GRID POINTS [cloud]
+ *     input    NAME CHANNELS DTYPE SHAPE GRID POINTS [cloud] [zyx]
  *     conv     NAME IN RESIDUAL AT LAYER OFFSETS NORM EPS
  *     feature  NAME IN ADD AT OPERATOR
  *     concat   IN...

@@ -52,6 +52,7 @@ static int count_arrays(const spc_net *net)
     return count;
 }
 
+/* Describes an array of parameters, which must be set. */
 static spc_status describe(spc__net_array *out, const spc_net *net, int n,
                            int j, spc_error *error)
 {
@@ -96,6 +97,8 @@ spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
 
 /* ---- fields -------------------------------------------------------------- */
 
+/* Writes a name, with % and two digits for characters that would end the
+ * field. */
 static void write_name(spc__buf *out, const char *name)
 {
     spc__buf_puts(out, "\t");
@@ -151,6 +154,7 @@ static int at_of(const spc_net *net, const spc__net_node *node)
 
 /* ---- lines --------------------------------------------------------------- */
 
+/* The line of the input (net_text.h). */
 static void write_input(spc__buf *out, const spc_net_input *input)
 {
     const double *const grid[] = {input->voxel, input->low, input->high};
@@ -180,6 +184,7 @@ static void write_offsets(spc__buf *out, const spc_geometry *g)
                         g->offsets[i][1], g->offsets[i][2]);
 }
 
+/* The line of a convolution. */
 static void write_conv(spc__buf *out, const spc_net *net,
                        const spc__net_node *node)
 {
@@ -204,6 +209,7 @@ static void write_conv(spc__buf *out, const spc_net *net,
     write_number(out, "\t", node->eps);
 }
 
+/* The line of an operator on features. */
 static void write_feature(spc__buf *out, const spc_net *net,
                           const spc__net_node *node)
 {
@@ -222,6 +228,7 @@ static void write_inputs(spc__buf *out, const spc__net_node *node)
         spc__buf_printf(out, "\t%d", node->in[i]);
 }
 
+/* The line of a regrouping. */
 static void write_regroup(spc__buf *out, const spc_net *net,
                           const spc__net_node *node)
 {
@@ -234,6 +241,7 @@ static void write_regroup(spc__buf *out, const spc_net *net,
     write_inputs(out, node);
 }
 
+/* The line of a regrouping that a mask chooses. */
 static void write_masked(spc__buf *out, const spc__net_set *set,
                          const spc__net_node *node)
 {
@@ -246,6 +254,7 @@ static void write_masked(spc__buf *out, const spc__net_set *set,
     write_number(out, "\t", set->room);
 }
 
+/* The line of a layer. */
 static spc_status write_node(spc__buf *out, const spc_net *net,
                              const spc__net_node *node, spc_error *error)
 {

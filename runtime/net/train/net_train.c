@@ -23,6 +23,8 @@ static spc_status pack(const spc__train_pass *p, const void *weights)
                : SPC_OK;
 }
 
+/* Packs a layer's weights for its forward pass and for the gradient of its
+ * inputs. */
 static spc_status put_weights(spc_training *t, step *s)
 {
     const spc__dtype *type = spc__dtype_of(s->forward.conv.dtype);
@@ -73,6 +75,7 @@ static spc_status put_all(spc_training *t)
 
 /* ---- lifetime ------------------------------------------------------------ */
 
+/* The options of a plan for this scene and no larger one. */
 static spc_net_options room_for(const spc_scene *scene, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -93,6 +96,7 @@ static spc_net_options room_for(const spc_scene *scene, unsigned flags)
     return o;
 }
 
+/* Makes everything of a training. On failure the caller frees what exists. */
 static spc_status make(spc_training *t, const spc_net *net, const bool *used,
                        const spc_scene *scene, unsigned flags)
 {
@@ -149,6 +153,7 @@ static void release_pass(const spc_training *t, spc__train_pass *p)
         spc_map_free(p->map);
 }
 
+/* Frees what a step owns. */
 static void release_step(const spc_training *t, step *s)
 {
     release_pass(t, &s->forward);
@@ -283,6 +288,8 @@ static void give(float *out, const param *p, const float *from)
         out[i] = from[place_in(p, i)];
 }
 
+/* Copies a parameter's gradient to the caller, in the order of the caller's
+ * weights. */
 static spc_status give_gradient(float *out, const spc_training *t,
                                 const param *p)
 {
@@ -359,6 +366,7 @@ spc_status spc_training_set_param(spc_training *t, const char *layer,
 
 /* ---- descent ------------------------------------------------------------- */
 
+/* Changes a step's parameters against their gradient, on the host. */
 static spc_status descend(const spc_training *t, step *s, float rate)
 {
     int64_t trained = s->first + (s->keeps_second ? 0 : s->second);

@@ -42,6 +42,8 @@ static int add_array(spc_training *t, int value)
                : SPC__TRAIN_NONE;
 }
 
+/* Adds an action of the backward pass. The pointer holds until the next one is
+ * added. */
 static action *add_action(spc_training *t, spc__train_do what, int s, int dy)
 {
     void *actions =
@@ -63,6 +65,8 @@ static action *add_action(spc_training *t, spc__train_do what, int s, int dy)
 
 /* ---- shares -------------------------------------------------------------- */
 
+/* Adds a share to a value's gradient. The sum gets an array of its own, since
+ * kernels do not add in place. */
 static spc_status add_sum(spc_training *t, int value, int array)
 {
     spc__train_value *v = &t->values[value];
@@ -143,6 +147,7 @@ static bool multiplies(const step *s)
            spc__feature_adds_by_batch(&s->run.feature);
 }
 
+/* The gradient of an addition. */
 static spc_status add_up(spc_training *t, const step *s, int dy)
 {
     int both[] = {s->in[0], s->add};
@@ -156,6 +161,7 @@ static spc_status add_up(spc_training *t, const step *s, int dy)
     return status;
 }
 
+/* Adds the actions that carry the gradient back through a step. */
 static spc_status turn_step(spc_training *t, int i)
 {
     const step *s = &t->steps[i];

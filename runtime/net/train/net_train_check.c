@@ -13,6 +13,7 @@ static spc_status fail_node(const spc__net_node *node, const char *why,
                      node->name != NULL ? node->name : "?", why);
 }
 
+/* Refuses a convolution whose gradient has no kernels. */
 static spc_status check_conv(const spc__net_node *node, spc_error *error)
 {
     const spc_conv *conv = &node->conv;
@@ -32,6 +33,7 @@ static bool has_steps(const spc__net_node *node)
            node->kind == SPC__NODE_CONCAT || node->kind == SPC__NODE_REGROUP;
 }
 
+/* Says why a layer cannot be trained. */
 static spc_status check_node(const spc__net_node *node, spc_error *error)
 {
     int params = node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE

@@ -53,6 +53,7 @@ static spc_status conv_forward(const spc_training *t, const step *s,
     return run_pass(t, &s->forward, buffers, stream);
 }
 
+/* Runs an operator on features. */
 static spc_status feature_forward(const spc_training *t, const step *s,
                                   void *stream)
 {
@@ -78,6 +79,7 @@ static size_t part_offset(const spc_training *t, const step *s, int i)
     return channels * spc__dtype_of(t->values[s->out].dtype)->bytes;
 }
 
+/* Copies each part to its channels. */
 static spc_status concat_forward(const spc_training *t, const step *s,
                                  void *stream)
 {
@@ -102,6 +104,7 @@ static spc_gather gather_of(const spc_training *t, const step *s)
     return (spc_gather){out->dtype, out->channels, s->node->slices};
 }
 
+/* Runs the gather of a regrouped set's features. */
 static spc_status gather_forward(const spc_training *t, const step *s,
                                  void *stream)
 {
@@ -140,6 +143,7 @@ static spc_status update(const spc_training *t, const spc__train_update *u,
     return spc_coords_update(t->plan->sets[u->set], NULL, NULL, 0, stream);
 }
 
+/* Runs a step. */
 static spc_status step_forward(const spc_training *t, const step *s,
                                void *stream)
 {
@@ -195,6 +199,7 @@ spc_status spc_training_forward(const void **out, spc_training *t,
 
 /* ---- backward ------------------------------------------------------------ */
 
+/* The gradient of a step's parameters. */
 static spc_status to_weights(const spc_training *t, const action *a,
                              const void *dy, void *stream)
 {
@@ -244,6 +249,7 @@ static spc_status to_inputs(const spc_training *t, const action *a,
     return run_operator(t, &s->back, s->in[0], buffers, stream);
 }
 
+/* The gradient of the second operand of a product. */
 static spc_status to_factors(const spc_training *t, const action *a,
                              const void *dy, void *stream)
 {
@@ -256,6 +262,7 @@ static spc_status to_factors(const spc_training *t, const action *a,
     return run_operator(t, &s->sums, s->in[0], buffers, stream);
 }
 
+/* The gradient of a part of a concatenation: its channels. */
 static spc_status to_part(const spc_training *t, const action *a,
                           const void *dy, void *stream)
 {
@@ -269,6 +276,7 @@ static spc_status to_part(const spc_training *t, const action *a,
     return run_operator(t, &s->copy[a->part], s->out, buffers, stream);
 }
 
+/* The gradients of the sources of a gather. */
 static spc_status to_sources(const spc_training *t, const action *a,
                              const void *dy, void *stream)
 {
@@ -300,6 +308,7 @@ typedef spc_status (*runner)(const spc_training *t, const action *a,
 static const runner runners[] = {to_weights, to_inputs,  to_factors,
                                  to_part,    to_sources, add_up};
 
+/* Runs the backward pass. */
 static spc_status run_actions(spc_training *t, void *stream)
 {
     spc_status status = SPC_OK;

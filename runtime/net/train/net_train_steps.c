@@ -68,6 +68,7 @@ static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
            (size_t)(split[0] * split[1] * split[2]);
 }
 
+/* Adds the filling of a set, or of a map, before the current step. */
 static spc_status add_update(spc_training *t, int set, spc_map *map)
 {
     /* Called while a step is made, so the step that needs the set is the last
@@ -113,6 +114,8 @@ static spc_status bring_set(spc_training *t, int set)
     return status == SPC_OK ? add_update(t, set, NULL) : status;
 }
 
+/* Adds what must be filled before a map can be used, if any of it depends on
+ * features. */
 static spc_status bring_map(spc_training *t, spc_map *map, int in, int to)
 {
     const spc_net *net = t->plan->net;
@@ -212,6 +215,7 @@ static spc_status plan_pass(spc__train_pass *p, spc_training *t)
     return spc__train_take(&p->packed, t, spc_plan_weights_bytes(p->plan));
 }
 
+/* Makes a pass of a layer with its map and kernel. */
 static spc_status make_pass(spc__train_pass *p, spc_training *t,
                             const spc_conv *layer, spc_pass which, int in,
                             int to)
@@ -275,6 +279,8 @@ static void copy_param(float *to, const spc__net_node *node, int which)
                (size_t)node->counts[which] * sizeof(float));
 }
 
+/* Takes a convolution's weights in the order in which gradients are
+ * computed. */
 static spc_status take_weights(step *s, spc_training *t)
 {
     const spc_conv *conv = &s->forward.conv;
@@ -290,6 +296,8 @@ static spc_status take_weights(step *s, spc_training *t)
     return SPC_OK;
 }
 
+/* Takes scale and shift. A layer without shift gets zeros that are never
+ * trained. */
 static spc_status take_vectors(step *s, spc_training *t, int channels)
 {
     spc_status status = take_params(s, t, channels, channels);
@@ -304,6 +312,7 @@ static spc_status take_vectors(step *s, spc_training *t, int channels)
 
 /* ---- steps --------------------------------------------------------------- */
 
+/* Adds a step. There is room for all, so pointers to steps stay valid. */
 static step *add_step(spc_training *t, spc__train_kind kind,
                       const spc__net_node *node, int in)
 {
@@ -344,6 +353,7 @@ static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
                : SPC_OK;
 }
 
+/* Makes the step of a convolution without its epilogue. */
 static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
                             int *out)
 {
@@ -466,6 +476,7 @@ static spc_status make_part(spc_training *t, const spc__net_node *node,
     return wanted ? make_operator(t, node, &f, *at, add, at) : SPC_OK;
 }
 
+/* Makes the steps of a convolution and its epilogue. */
 static spc_status make_conv_node(spc_training *t, const spc__net_node *node)
 {
     const spc_conv *conv = &node->conv;
@@ -521,6 +532,7 @@ static void take_sources(spc_training *t, step *s, const spc__net_node *node)
         s->in[i] = t->value_of[node->in[i]];
 }
 
+/* Makes the step of a concatenation, a copy for each part. */
 static spc_status make_concat_node(spc_training *t, const spc__net_node *node)
 {
     const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
@@ -560,6 +572,7 @@ static spc_status make_gather_node(spc_training *t, const spc__net_node *node)
     return status;
 }
 
+/* Makes the steps of a layer. */
 static spc_status make_node(spc_training *t, const spc__net_node *node)
 {
     switch (node->kind) {
@@ -576,6 +589,7 @@ static spc_status make_node(spc_training *t, const spc__net_node *node)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Allocates the lists for the most steps that the layers can have. */
 static spc_status alloc_lists(spc_training *t)
 {
     const spc_net *net = t->plan->net;
