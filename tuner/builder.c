@@ -61,6 +61,7 @@ struct spc__builder {
     bool is_closed; /* no more jobs will arrive */
 };
 
+/* Appends: candidates are compiled in the order in which they were added. */
 static void push_job(job_list *list, job *j)
 {
     j->next = NULL;
@@ -71,6 +72,7 @@ static void push_job(job_list *list, job *j)
     list->last = j;
 }
 
+/* Takes the first, or NULL. The caller holds the lock. */
 static job *pop_job(job_list *list)
 {
     job *j = list->first;
@@ -112,6 +114,7 @@ static bool is_tried_again(job *j)
     if (!is_trouble(j->status) || j->status == SPC_EINTERRUPTED ||
         ++j->troubles == TRIES)
         return false;
+    /* Time for another compiler to end and give its memory back. */
     nanosleep(&pause, NULL);
     return true;
 }
@@ -124,6 +127,8 @@ static void compile_next(spc__builder *builder)
 {
     job *j = pop_job(&builder->waiting);
 
+    /* Counted under the lock: otherwise await_job() could see neither a waiting
+     * nor a running job, and give up early. */
     builder->underway++;
     pthread_mutex_unlock(&builder->lock);
     j->status = spc__compile(&j->artefact, builder->compiler, &j->what, NULL,
@@ -131,6 +136,8 @@ static void compile_next(spc__builder *builder)
     bool again = is_tried_again(j);
     pthread_mutex_lock(&builder->lock);
     builder->underway--;
+    /* After spc__builder_stop() the run is over, and its jobs only come
+     * back. */
     if (again && !builder->is_closed) {
         push_job(&builder->waiting, j);
         pthread_cond_signal(&builder->has_waiting);
@@ -149,6 +156,7 @@ static void serve(void *payload, int64_t i)
     for (;;) {
         while (builder->waiting.first == NULL && !builder->is_closed)
             pthread_cond_wait(&builder->has_waiting, &builder->lock);
+        /* Closed, and nothing left: the thread ends. */
         if (builder->waiting.first == NULL)
             break;
         compile_next(builder);
@@ -162,6 +170,7 @@ static job *await_job(spc__builder *builder)
     pthread_mutex_lock(&builder->lock);
     while (builder->finished.first == NULL &&
            (builder->waiting.first != NULL || builder->underway > 0)) {
+        /* With no helper thread the caller would otherwise wait for ever. */
         if (builder->waiting.first != NULL && builder->caller_compiles)
             compile_next(builder);
         else
@@ -172,6 +181,8 @@ static job *await_job(spc__builder *builder)
     return j;
 }
 
+/* Hands a rendered candidate to the threads. The source is freed only when the
+ * job has come back, as a thread reads it until then. */
 static spc_status enqueue(spc__builder *builder, spc__entry *entry)
 {
     job *j = calloc(1, sizeof(*j));
@@ -194,12 +205,15 @@ static spc_status enqueue(spc__builder *builder, spc__entry *entry)
  * ---- results of a candidate -----------------------------------------------
  */
 
+/* Sources are large, and there may be thousands of candidates. */
 static void drop_source(spc__entry *entry)
 {
     free(entry->source);
     entry->source = NULL;
 }
 
+/* Makes a candidate ready for spc__builder_next(). The list has room for all
+ * candidates, each of which is in it at most once. */
 static void give_back(spc__builder *builder, spc__entry *entry)
 {
     entry_list *done = &builder->done;
@@ -210,6 +224,7 @@ static void give_back(spc__builder *builder, spc__entry *entry)
     done->at[done->count++] = entry;
 }
 
+/* Gives a failed candidate back. */
 static void fail(spc__builder *builder, spc__entry *entry,
                  spc__trial_status status, const char *note)
 {
@@ -222,6 +237,8 @@ static void judge(spc__builder *builder, spc__entry *entry)
 {
     char why[192];
 
+    /* Code exists, so the compiler works, and a failure of another candidate is
+     * its own. */
     builder->works = true;
     entry->state = SPC__BUILT;
     if (spc__resources_refuse(why, sizeof(why), entry,
@@ -231,11 +248,13 @@ static void judge(spc__builder *builder, spc__entry *entry)
     give_back(builder, entry);
 }
 
+/* Moves the code from the job to the candidate. */
 static void take_compiled(spc__builder *builder, spc__entry *entry,
                           spc__artefact *artefact)
 {
     entry->code = artefact->code;
     entry->code_bytes = artefact->code_bytes;
+    /* The job's release would free it. */
     artefact->code = NULL;
     entry->trial.resources = artefact->resources;
     entry->trial.compile_ms = (double)artefact->compile_ns * 1e-6;
@@ -245,6 +264,8 @@ static void take_compiled(spc__builder *builder, spc__entry *entry,
     judge(builder, entry);
 }
 
+/* Uses code from the database, if it has some for this source and target. Any
+ * failure to read means that it is compiled. */
 static bool take_stored(spc__builder *builder, spc__entry *entry)
 {
     const spc__request *request = builder->request;
@@ -281,6 +302,7 @@ static void take_shared(spc__builder *builder, spc__entry *entry,
         fail(builder, entry, model->trial.status, model->trial.note);
         return;
     }
+    /* A copy, as each candidate frees its own code when it loses. */
     if ((entry->code = malloc(model->code_bytes)) == NULL) {
         fail(builder, entry, SPC__TRIAL_COMPILE, "out of memory");
         return;
@@ -288,6 +310,7 @@ static void take_shared(spc__builder *builder, spc__entry *entry,
     memcpy(entry->code, model->code, model->code_bytes);
     entry->code_bytes = model->code_bytes;
     entry->trial.resources = model->trial.resources;
+    /* Stored as well, since the database finds code by its configuration. */
     entry->code_pending = true;
     judge(builder, entry);
 }
@@ -318,6 +341,8 @@ static void settle_sharing(spc__builder *builder, const spc__entry *model)
     sharing->count = kept;
 }
 
+/* Turns a job that has ended into the state of its candidate, and of those that
+ * share its code. */
 static void settle(spc__builder *builder, job *j)
 {
     spc__entry *entry = j->entry;
@@ -334,6 +359,7 @@ static void settle(spc__builder *builder, job *j)
 
 /* ---- rendering ----------------------------------------------------------- */
 
+/* As fields with their lengths, so that no text can run over into the next. */
 static void hash(char out[65], const char *text, const char *more)
 {
     unsigned char digest[SPC__SHA256_BYTES];
@@ -421,6 +447,8 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
         return spc__interrupted(builder->request->error);
     if ((status = render(builder, entry)) != SPC_OK)
         return status;
+    /* From here on spc__builder_next() returns the candidate, even if it
+     * fails. */
     builder->pending++;
     if (entry->state == SPC__FAILED) {
         give_back(builder, entry);
@@ -513,6 +541,7 @@ const char *spc__builder_compiler(const spc__builder *builder)
 
 /* ---- life ---------------------------------------------------------------- */
 
+/* The context's own compiler, or a new one for a foreign target. */
 static spc_status open_compiler(spc__builder *builder)
 {
     const spc__request *request = builder->request;
@@ -524,6 +553,9 @@ static spc_status open_compiler(spc__builder *builder)
     return status;
 }
 
+/* Starts the compiling threads. If kernels run on the host's cores, one thread
+ * is left for the caller, which measures; it compiles as well while it
+ * waits. */
 static spc_status start_threads(spc__builder *builder)
 {
     const spc_ctx *ctx = builder->request->ctx;
@@ -540,6 +572,7 @@ static spc_status start_threads(spc__builder *builder)
     return SPC_OK;
 }
 
+/* Room for all at once, so that giving back cannot fail. */
 static spc_status make_lists(spc__builder *builder)
 {
     size_t room = (size_t)builder->candidates->count + 1;
@@ -581,6 +614,8 @@ void spc__builder_free(spc__builder *builder)
 
     if (builder == NULL)
         return;
+    /* Threads use the lock and the compiler: they end before either is
+     * destroyed. */
     if (builder->pool != NULL && !builder->is_closed)
         spc__builder_stop(builder);
     spc__pool_free(builder->pool);

@@ -66,6 +66,8 @@ typedef struct spc__ladder ladder;
 
 /* ---- missing kernels ----------------------------------------------------- */
 
+/* True if code of maps is worth compiling: it can be stored, and the device
+ * runs it. */
 static bool needs_code(const spc__request *request)
 {
     const spc_ctx *ctx = request->ctx;
@@ -88,6 +90,7 @@ static bool is_recorded(const ladder *l, const spc__index_code *code)
                          &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
 }
 
+/* True if all its keys have 32 bits. */
 static bool is_narrow(const spc__index_code *code)
 {
     const spc__attrs *problem = &code->problem;
@@ -97,6 +100,7 @@ static bool is_narrow(const spc__index_code *code)
            spc__attrs_number(problem, "in_key", 32) == 32;
 }
 
+/* Later climbs list again what earlier ones have listed. */
 static bool is_listed(const ladder *l, const spc__index_code *code)
 {
     for (int i = 0; i < l->count; i++)
@@ -105,6 +109,7 @@ static bool is_listed(const ladder *l, const spc__index_code *code)
     return false;
 }
 
+/* Lists the codes of one width that the database has not. */
 static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
 {
     for (int i = 0; i < codes->count; i++) {
@@ -145,6 +150,7 @@ static void find_missing(ladder *l, bool narrow)
 
 /* ---- compiling ----------------------------------------------------------- */
 
+/* True if code of this very source is there. */
 static bool is_stored(const ladder *l, const rung *r)
 {
     spc__code_wanted wanted = {
@@ -160,6 +166,7 @@ static bool is_stored(const ladder *l, const rung *r)
     return stored;
 }
 
+/* The name by which a plan without a compiler finds the code. */
 static void identify(rung *r, const spc__attrs *config)
 {
     spc__buf identity = SPC__BUF_INIT;
@@ -203,12 +210,14 @@ static void render(ladder *l, rung *r)
     r->needs_compiler = !is_stored(l, r);
 }
 
+/* True if the run is over or interrupted: no further kernel starts. */
 static bool is_given_up(const ladder *l)
 {
     return spc__cancelled(&l->is_given_up) ||
            spc__cancelled(l->request->ctx->cancel);
 }
 
+/* The last narrow kernel wakes spc__ladder_await(). */
 static void note_done(ladder *l, const rung *r)
 {
     if (!r->is_narrow)
@@ -237,6 +246,9 @@ static void compile(void *payload, int64_t i)
 
 /* ---- storing ------------------------------------------------------------- */
 
+/* Stores one kernel. Called by the run's own thread, as a context belongs to
+ * one. A kernel that does not compile costs a warning, since its scenes may
+ * never come. */
 static spc_status store(const ladder *l, rung *r)
 {
     spc_ctx *ctx = l->request->ctx;
@@ -282,6 +294,7 @@ static spc_status store_all(ladder *l, bool wide)
 
 /* ---- all of it ----------------------------------------------------------- */
 
+/* Opens the compiler at the first need; warns once if that fails. */
 static bool has_compiler(ladder *l)
 {
     if (l->compiler != NULL || l->lacks_compiler)
@@ -293,6 +306,7 @@ static bool has_compiler(ladder *l)
                         "without a compiler some scenes cannot be indexed: %s",
                         l->request->error->text);
     else
+        /* Not the context's flag: the end of the run must stop them as well. */
         l->prototype.cancel = &l->is_given_up;
     return !l->lacks_compiler;
 }
@@ -308,6 +322,7 @@ static spc_status start_flight(ladder *l, int first)
         render(l, &l->missing[i]);
         narrow += l->missing[i].is_narrow;
     }
+    /* Before the pool starts: its threads count down. */
     pthread_mutex_lock(&l->lock);
     l->narrow_left += narrow;
     pthread_mutex_unlock(&l->lock);
@@ -321,6 +336,8 @@ static spc_status start_flight(ladder *l, int first)
     return SPC_OK;
 }
 
+/* Starts one flight of missing kernels. An optional kernel leaves no error in
+ * the context. */
 static spc_status climb(ladder *l, bool narrow)
 {
     spc_error before = *l->request->error;
@@ -373,6 +390,7 @@ spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
     return SPC_OK;
 }
 
+/* Waits for all threads, and takes part in what is left. */
 static void finish_flights(ladder *l)
 {
     for (int i = 0; i < l->flight_count; i++)
@@ -388,6 +406,7 @@ spc_status spc__ladder_await(spc__ladder *l)
     if (l == NULL)
         return SPC_OK;
     for (int i = 0; i < l->flight_count; i++)
+        /* Without helpers nothing has run yet, so the caller compiles. */
         if (spc__pool_helpers(l->flights[i].pool) == 0)
             spc__pool_finish(l->flights[i].pool);
     pthread_mutex_lock(&l->lock);
@@ -412,6 +431,8 @@ void spc__ladder_free(spc__ladder *l)
 {
     if (l == NULL)
         return;
+    /* Relaxed is enough: it only stops early, and the pool's end orders all
+     * else. */
     __atomic_store_n(&l->is_given_up, 1, __ATOMIC_RELAXED);
     finish_flights(l);
     for (int i = 0; i < l->flight_count; i++)

@@ -68,6 +68,8 @@ static spc_status poison(const run *r, const spc_map *map)
                r->error);
 }
 
+/* Compares each offset's row apart: on the device they are `capacity` apart,
+ * and the oracle's are packed. */
 static bool is_relation(const int32_t *index, const spc_map *map,
                         const spc_relation *want)
 {
@@ -118,6 +120,7 @@ static spc_status verify(const run *r, spc_map *map, const spc_scene *scene)
     return status == SPC_OK ? compare(r, map, scene) : status;
 }
 
+/* Times the search of one map; keeps the largest spread of all scenes. */
 static spc_status measure(const run *r, spc_map *map, spc__trial *trial,
                           double *median)
 {
@@ -138,6 +141,7 @@ static spc_status measure(const run *r, spc_map *map, spc__trial *trial,
 
 /* ---- one candidate ------------------------------------------------------- */
 
+/* Reports a candidate as spc_tune() does. */
 static void report_trial(const run *r, const spc__trial *trial, bool is_default)
 {
     spc__buf config = SPC__BUF_INIT;
@@ -178,6 +182,7 @@ static spc_status try_scenes(const run *r, spc__trial *trial)
     return status;
 }
 
+/* The verdict that the database stores. */
 static spc__trial_status fate_of(spc_status status)
 {
     return status == SPC_OK         ? SPC__TRIAL_OK
@@ -186,6 +191,7 @@ static spc__trial_status fate_of(spc_status status)
                                     : SPC__TRIAL_FAULT;
 }
 
+/* Counts a trial, and keeps it if it is the fastest so far. */
 static void count(run *r, const spc__trial *trial, bool is_default)
 {
     spc_tune_report *report = r->report;
@@ -236,6 +242,7 @@ static spc_status try_candidate(run *r, const spc__candidate *candidate)
 
 /* ---- the run ------------------------------------------------------------- */
 
+/* Finds the space, and makes a map for each scene. */
 static spc_status open_run(run *r)
 {
     spc__library *library;
@@ -292,6 +299,7 @@ static void name_winner(run *r)
     spc__buf_release(&config);
 }
 
+/* Tries every admitted candidate. The space is small enough for all of it. */
 static spc_status try_all(run *r)
 {
     spc_status status = SPC_OK;
@@ -334,6 +342,8 @@ spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
              .options = options ? options : &usual,
              .report = report,
              .error = spc__error_of(ctx)};
+    /* Maps compile in the context, which counts all its compiles: the
+     * difference is this run's. */
     compiled = ctx->stats.compiles;
     if ((status = open_run(&r)) == SPC_OK)
         status = try_all(&r);

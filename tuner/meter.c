@@ -23,6 +23,7 @@
 static const double request_s = 0.5;
 static const double enough_s = 2.0;
 
+/* A request's description of a candidate. The code itself is not copied. */
 static spc__harness_code code_of(const spc__entry *entry)
 {
     spc__harness_code code = {.config = entry->candidate->config,
@@ -36,6 +37,7 @@ static spc__harness_code code_of(const spc__entry *entry)
     return code;
 }
 
+/* A failed candidate needs neither its code nor its samples any more. */
 static void drop_code(spc__entry *entry)
 {
     for (int s = 0; s < SPC__SCENES_MAX; s++) {
@@ -49,6 +51,8 @@ static void drop_code(spc__entry *entry)
 
 void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome)
 {
+    /* A first timeout may be due to a busy machine; only a second, in another
+     * run, is taken for lasting (record.c, is_lasting). */
     bool again = outcome->status == SPC__TRIAL_TIMEOUT && entry->was_late;
     char note[sizeof(entry->trial.note)];
 
@@ -89,6 +93,8 @@ spc_status spc__meter_relate(spc__meter *meter, int s)
                               request->ctx->cancel, request->error);
 }
 
+/* Draws the arrays of the layer and the oracle's results on them. An emulation
+ * gets fewer sizes, as its kernels are slow. */
 static spc_status make_sample(spc__meter *meter)
 {
     const spc__request *request = meter->request;
@@ -122,6 +128,7 @@ spc_status spc__meter_draw(spc__meter *meter)
         return SPC_OK;
     spc_status status = make_sample(meter);
     meter->has_sample = status == SPC_OK;
+    /* The sample holds all that is still needed of them, and they are large. */
     free_relations(meter);
     meter->draw_s = seconds_since(start);
     return status;
@@ -174,6 +181,7 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 
 /* ---- timing -------------------------------------------------------------- */
 
+/* Appends samples and computes the figures anew; false without memory. */
 static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
 {
     if (timing->all == NULL) /* new samples replace those of the database */
@@ -209,6 +217,7 @@ static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
     meter->time_s += seconds_since(start);
     if (status != SPC_OK)
         return status;
+    /* A median of no samples would be 0, and win. */
     if (outcome.status == SPC__TRIAL_OK && outcome.count == 0) {
         outcome.status = SPC__TRIAL_FAULT;
         snprintf(outcome.note, sizeof(outcome.note), "gave no sample");
@@ -308,6 +317,8 @@ spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
     return SPC_OK;
 }
 
+/* Fisher and Yates. Without it a candidate would always follow the same one,
+ * and find the cache and the clock as that left them. */
 static void shuffle(spc__entry **list, int count, spc__random *random)
 {
     for (int i = count - 1; i > 0; i--) {
@@ -386,6 +397,7 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
     return status;
 }
 
+/* The medians stay: they serve until the first new samples come. */
 static void drop_samples(spc__entry *entry)
 {
     for (int s = 0; s < SPC__SCENES_MAX; s++) {

@@ -40,6 +40,8 @@ static void record(spc__pipeline *p, spc__entry *entry)
     spc__record_entry(p->record, entry);
 }
 
+/* Takes the first few samples. One that is hopeless against the best so far is
+ * unloaded at once: a long batch would fill the device's memory. */
 static spc_status screen(spc__pipeline *p, spc__entry *entry)
 {
     int scenes = p->request->scene_count;
@@ -125,6 +127,7 @@ static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
     return complete(p, b, entry);
 }
 
+/* Times those that waited until nothing compiles. */
 static spc_status complete_held(spc__pipeline *p, batch *b)
 {
     spc_status status = SPC_OK;
@@ -149,6 +152,8 @@ static int room(const spc__pipeline *p, const batch *b)
     return (is_first ? 2 : 8) * p->request->ctx->threads;
 }
 
+/* Adds candidates to the builder until enough are in progress. When the time is
+ * over, none is added. */
 static spc_status refill(spc__pipeline *p, batch *b)
 {
     int most = room(p, b);
@@ -156,6 +161,7 @@ static spc_status refill(spc__pipeline *p, batch *b)
 
     if (b->added < b->count && is_out_of_time(p)) {
         p->is_cut = true;
+        /* The rest of the batch stays new, for a later run. */
         b->count = b->added;
     }
     while (status == SPC_OK && b->added < b->count &&
@@ -180,6 +186,7 @@ static spc_status start_measuring(spc__pipeline *p)
     return status == SPC_OK ? spc__meter_start(p->meter) : status;
 }
 
+/* Also counts the time that the caller waits for compilers. */
 static spc_status next_built(spc__pipeline *p, spc__entry **entry)
 {
     uint64_t start = spc__now_ns();
@@ -206,6 +213,8 @@ static spc_status work(spc__pipeline *p, batch *b)
             break;
         else
             status = complete_held(p, b);
+        /* If a timing must be alone, the next ones start when these are
+         * complete: a steady refill would leave no moment without compilers. */
         if (status == SPC_OK && (entry == NULL || !b->times_alone))
             status = refill(p, b);
     }
@@ -222,6 +231,7 @@ static void abandon(spc__pipeline *p)
         record(p, entry);
 }
 
+/* Stores failures to compile, once it is known that the compiler works. */
 static void record_compile_failures(spc__pipeline *p, const batch *b)
 {
     if (p->request->options.stage != SPC_STAGE_TIME ||
@@ -254,6 +264,7 @@ spc_status spc__pipeline_begin(spc__pipeline *p)
     return status == SPC_OK ? spc__ladder_climb(p->ladder, false) : status;
 }
 
+/* Opens the builder once; later batches use it again. */
 static spc_status start(spc__pipeline *p)
 {
     spc_status status;
@@ -264,6 +275,7 @@ static spc_status start(spc__pipeline *p)
     if (status != SPC_OK)
         return status;
     spc__record_note_compiler(p->record, spc__builder_compiler(p->builder));
+    /* The pace counts from here: reading the space is not part of it. */
     p->pace.since_ns = spc__now_ns();
     return spc__ladder_climb(p->ladder, asks_for_apart(p->candidates));
 }

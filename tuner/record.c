@@ -142,6 +142,8 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
     if (entry->state == SPC__FAILED)
         return;
     entry->known = true;
+    /* The failure of any scene is the candidate's; otherwise the first scene's
+     * trial gives what all have in common. */
     if (s == 0 || trial->status != SPC__TRIAL_OK)
         entry->trial = *trial;
     if (trial->error > entry->trial.error)
@@ -169,6 +171,8 @@ static void settle(spc__entry *entry, int scenes)
     if (entry->known)
         entry->state = SPC__TIMED;
     else
+        /* Times of some scenes only would mix measurements of different
+         * moments. */
         memset(entry->timings, 0, sizeof(entry->timings));
 }
 
@@ -333,6 +337,8 @@ spc__entry *spc__record_chosen(const spc__record *record,
     return kept.is_cut ? NULL : kept.entry;
 }
 
+/* True if another candidate is faster by more than SPC__NEAR_BEST, so that even
+ * a new comparison would not save the choice. */
 static bool is_far_behind(const spc__entry *entry,
                           const spc__candidates *candidates, int scenes)
 {
@@ -390,6 +396,8 @@ static void sum_up(spc__trial *trial, const spc__record *record,
     set_timing(trial, record, entry, s);
 }
 
+/* Stores a trial once for each bucket of scenes. A failure leaves it
+ * pending. */
 static spc_status put_trial(const spc__record *record, spc__entry *entry,
                             spc_error *error)
 {
@@ -410,6 +418,8 @@ static spc_status put_trial(const spc__record *record, spc__entry *entry,
     return status;
 }
 
+/* Stores code by the hash of its source, and by its configuration, by which a
+ * plan without a compiler finds it. */
 static spc_status put_code(const spc__record *record, spc__entry *entry,
                            spc_error *error)
 {
@@ -437,6 +447,7 @@ static void try_to(spc__record *record, spc__entry *entry,
     if (!answers(record))
         return;
     if (put(record, entry, &error) == SPC_OK)
+        /* It answers again: the next write need not wait. */
         record->trouble.status = SPC_OK;
     else
         note_trouble(record, &error);
@@ -446,10 +457,13 @@ void spc__record_entry(spc__record *record, spc__entry *entry)
 {
     if (entry->code_pending)
         try_to(record, entry, put_code);
+    /* Without a database nothing stays pending, or the end would report a
+     * loss. */
     entry->code_pending &= spc__record_keeps(record) && record->keeps_code;
     if (entry->trial_pending)
         try_to(record, entry, put_trial);
     entry->trial_pending &= spc__record_keeps(record);
+    /* Here, as this is called steadily while a run works: see turn.c. */
     if (record->turn != NULL)
         spc__turn_renew(record->turn);
 }
@@ -482,6 +496,8 @@ static bool has_choice(const spc__record *record, int s,
     return same;
 }
 
+/* Stores the winner for each bucket of scenes. In a database that cannot be
+ * written this succeeds only if it already holds that choice. */
 static spc_status put_choice(const spc__record *record,
                              const spc__winner *winner, spc_error *error)
 {
@@ -606,6 +622,7 @@ static spc_status keep_beside(spc__buf *name, const spc__record *record,
 
     if (!ctx->stores || spc__cache_user_file(own) == NULL)
         return SPC_EDB;
+    /* The process number keeps two runs from sharing a substitute. */
     spc__buf_printf(name, "%s.kept-%ld", spc__cache_user_file(own),
                     (long)getpid());
     if (name->failed)

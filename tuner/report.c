@@ -44,6 +44,8 @@ void spc__report_progress(const spc__request *request, const spc__pace *pace,
     request->options.on_progress(&progress, request->options.payload);
 }
 
+/* Figures of all scenes in one: geometric means, the largest relative spread,
+ * the least number of samples. */
 static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
 {
     double cold = 0;
@@ -55,6 +57,8 @@ static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
         const spc__timing *timing = &entry->timings[s];
         out->spread_us =
             fmax(out->spread_us, timing->spread_us / timing->median_us);
+        /* One scene without a cold time makes the mean exp(-INFINITY) = 0:
+         * unknown. */
         cold += timing->cold_us > 0 ? log(timing->cold_us) : -INFINITY;
         if (timing->count < out->samples)
             out->samples = timing->count;
@@ -99,6 +103,7 @@ void spc__report_all(const spc__request *request,
             spc__report_entry(request, &candidates->entries[i]);
 }
 
+/* A candidate that was never built. */
 static void report_refused(const spc__request *request,
                            const char *template_name, const char *config,
                            spc__trial_status status, const char *why)

@@ -61,6 +61,8 @@ void spc__request_init(spc__request *out, spc_ctx *ctx, const spc_conv *conv,
 
 /* ---- checks -------------------------------------------------------------- */
 
+/* Checks the options before anything is read from disk. Enums are compared as
+ * unsigned, which also catches negative ones. */
 static spc_status check_options(const spc__request *request)
 {
     const spc_tune_options *options = &request->options;
@@ -85,6 +87,7 @@ static spc_status check_options(const spc__request *request)
                          "SPC_EFFORT_EXHAUSTIVE (%d)",
                          (int)options->effort, SPC_EFFORT_QUICK,
                          SPC_EFFORT_EXHAUSTIVE);
+    /* Written so that NaN fails as well. */
     if (!(options->limit_s >= 0))
         return spc__fail(request->error, SPC_EINVAL,
                          "a limit of %g s: expected a time >= 0; 0 means %g s",
@@ -100,6 +103,7 @@ static spc_status check_options(const spc__request *request)
     return SPC_OK;
 }
 
+/* Stages that measure need scenes, and a device that is here. */
 static spc_status check_scenes(const spc__request *request)
 {
     int count = request->scene_count;
@@ -147,6 +151,8 @@ spc_status spc__request_check_keys(const spc__request *request)
 
 int64_t spc__request_rows(const spc__request *request)
 {
+    /* Several scenes have no one size, so templates then choose their defaults
+     * as if it were unknown. */
     return request->scene_count == 1 ? spc_scene_rows(request->scenes[0]) : 0;
 }
 

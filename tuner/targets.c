@@ -38,6 +38,8 @@ static const struct target known[] = {
 
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
+/* The facts of a target's name, or NULL. Suffixes: 'a' is code for this
+ * architecture only, 'f' for its family. */
 static const struct target *find(const char *name)
 {
     char *end = NULL;
@@ -56,6 +58,7 @@ static const struct target *find(const char *name)
     return NULL;
 }
 
+/* Names all targets that are known. */
 static spc_status unknown(const char *name, spc_error *error)
 {
     spc__buf list = SPC__BUF_INIT;

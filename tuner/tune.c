@@ -44,6 +44,8 @@ typedef struct run {
 
 /* ---- stages -------------------------------------------------------------- */
 
+/* Finds the relation of each scene: its density is part of the problem's key,
+ * so the database can be asked only afterwards. */
 static spc_status relate_scenes(run *r)
 {
     const spc__request *request = &r->request;
@@ -83,6 +85,8 @@ static void forget_hasty_winner(run *r, spc_status status)
     const spc__entry *untuned = spc__untuned(&r->request, &r->candidates);
     bool early = r->pipeline.is_cut || status != SPC_OK;
 
+    /* One that was timed was compared, and one that failed is no better
+     * plan. */
     if (early && untuned != NULL && untuned->state != SPC__TIMED &&
         untuned->state != SPC__FAILED)
         memset(&r->winner, 0, sizeof(r->winner));
@@ -165,15 +169,20 @@ static spc_status find_what_is_there(run *r)
         r->known = spc__record_recall(&r->record, &r->candidates);
     if (status == SPC_OK && take_what_is_there(r))
         return SPC_OK;
+    /* Not all is done: the search needs the whole space, not only the
+     * candidates that were tried once. */
     spc__candidates_release(&r->candidates);
     memset(&r->candidates, 0, sizeof(r->candidates));
     return status;
 }
 
+/* The search of one layer: recalls results, searches, chooses, reports.
+ * Recalled results come first, as they decide where the search starts. */
 static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
 
+    /* The caller compares candidates: nothing is recalled or chosen. */
     if (r->request.options.wants != NULL) {
         spc_status compared = spc__search(&r->pipeline);
         spc__report_all(&r->request, &r->candidates);
@@ -190,6 +199,8 @@ static spc_status tune_all(run *r)
     if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
         spc__near_recall(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
+    /* Nothing was timed, so nothing was compared either: the earlier choice
+     * stays, instead of one by the noise of old times. */
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
     /*
@@ -202,6 +213,8 @@ static spc_status tune_all(run *r)
             spc__choose(&r->winner, &r->request, &r->candidates);
         forget_hasty_winner(r, status);
         mark_haste(r, status);
+        /* The reason of the interruption is the run's error; a failure to
+         * choose would hide it. */
         if (status == SPC_OK)
             status = chosen;
         else
@@ -235,6 +248,9 @@ static spc_status begin_maps(run *r)
                : status;
 }
 
+/* The stages of a run, each up to the stage that the caller asks for. Cheap
+ * checks come first; maps begin to compile before the space is found, as they
+ * take longest. */
 static spc_status go(run *r)
 {
     const spc__request *request = &r->request;
@@ -257,9 +273,12 @@ static spc_status go(run *r)
     spc__report_mistakes(request, r->candidates.space);
     if (request->options.stage == SPC_STAGE_BUILD)
         return build_all(r);
+    /* The turn comes before the records are recalled: another process may be
+     * about to store the very results. */
     if (request->options.stage == SPC_STAGE_TIME &&
         (status = spc__turn_take(&r->turn, request)) != SPC_OK)
         return status;
+    /* find_what_is_there() may have related them. */
     if (r->record.scene_count == 0 && (status = relate_scenes(r)) != SPC_OK)
         return status;
     if (request->options.stage == SPC_STAGE_VERIFY)
@@ -309,6 +328,8 @@ static spc_status finish(run *r, spc_status status)
     return status;
 }
 
+/* Counts what was refused and what failed. A candidate whose resources do not
+ * fit is refused: it has not failed. */
 static void count_failures(spc_tune_report *report,
                            const spc__candidates *candidates)
 {
@@ -330,6 +351,7 @@ static void count_failures(spc_tune_report *report,
     }
 }
 
+/* Without a winner its fields stay empty. */
 static void name_winner(spc_tune_report *report, const spc__winner *winner,
                         const spc__request *request)
 {
@@ -344,6 +366,7 @@ static void name_winner(spc_tune_report *report, const spc__winner *winner,
              spc_scene_name(request->scenes[winner->worst_scene]));
 }
 
+/* Called after the work and before anything is released. */
 static void fill_report(spc_tune_report *report, const run *r)
 {
     memset(report, 0, sizeof(*report));
@@ -387,6 +410,8 @@ spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx, const spc_conv *conv,
     if (r.request.options.cancel != NULL)
         ctx->cancel = r.request.options.cancel;
     spc_status status = finish(&r, go(&r));
+    /* After finish(): another process that waits for the turn reads the results
+     * next. */
     spc__turn_end(&r.turn);
     if (status == SPC_OK && !r.was_there) /* otherwise nothing was started */
         status = spc__pipeline_complete(&r.pipeline);

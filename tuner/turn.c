@@ -75,6 +75,7 @@ spc_status spc__turn_take(spc__turn *turn, const spc__request *request)
     if (!request->ctx->stores)
         return SPC_OK;
     name_work(&turn->work, request);
+    /* A failing lease stops nothing: two runs of one layer only waste time. */
     while (status == SPC_OK && !turn->work.failed &&
            spc__lease_take(&taken, holder, turn->ctx->cache,
                            spc__buf_text(&turn->work), LEASE_SECONDS,
@@ -83,6 +84,7 @@ spc_status spc__turn_take(spc__turn *turn, const spc__request *request)
         say_holder(turn, said, holder);
         status = wait_for(holder, request);
     }
+    /* Without the turn there is nothing to renew or to end. */
     if (!taken)
         spc__buf_clear(&turn->work);
     turn->renewed_ns = spc__now_ns();

@@ -105,6 +105,7 @@ static bool has_few_tiles(const spc__request *request, const spc__attrs *target,
     return false;
 }
 
+/* Refuses candidates that a template's own constraints admit. */
 static void refuse_all(spc__candidates *candidates, const spc__request *request)
 {
     spc__space *space = candidates->space;
@@ -124,6 +125,7 @@ static void refuse_all(spc__candidates *candidates, const spc__request *request)
     }
 }
 
+/* Fills what is known before anything is built: names, hash, launch. */
 static spc_status init_entry(spc__entry *entry, const spc__candidate *candidate,
                              spc_error *error)
 {
@@ -132,6 +134,7 @@ static spc_status init_entry(spc__entry *entry, const spc__candidate *candidate,
 
     spc__attrs_format(&config, &candidate->config);
     entry->config = spc__buf_detach(&config);
+    /* A template without parameters: its buffer has never been allocated. */
     if (entry->config == NULL && (entry->config = strdup("")) == NULL)
         return spc__fail_memory(error, 1);
     entry->candidate = candidate;
@@ -144,6 +147,7 @@ static spc_status init_entry(spc__entry *entry, const spc__candidate *candidate,
     return SPC_OK;
 }
 
+/* By template, then configuration: the order of by_config. */
 static int compare(const char *name, const char *config,
                    const spc__entry *entry)
 {
@@ -160,6 +164,9 @@ static int by_config(const void *a, const void *b)
                    *(spc__entry *const *)b);
 }
 
+/* Makes an entry of each admitted candidate, in the order of the space, and a
+ * second list sorted for the search by name. Entries are never moved: builder,
+ * meter and record keep pointers to them. */
 static spc_status make_entries(spc__candidates *candidates, spc_error *error)
 {
     const spc__space *space = candidates->space;
@@ -240,6 +247,7 @@ spc_status spc__candidates_tried(spc__candidates *out,
         free(list);
         return spc__fail_memory(request->error, sizeof(*list));
     }
+    /* From here on spc__candidates_release() frees both. */
     space->candidates = list;
     out->space = space;
     for (int i = 0; i < count && status == SPC_OK; i++)
@@ -296,6 +304,7 @@ const spc__entry *spc__candidates_twin(const spc__candidates *candidates,
 {
     for (int i = 0; i < candidates->count; i++) {
         const spc__entry *other = &candidates->entries[i];
+        /* A twin is a copy itself, and the note should name the original. */
         if (other != entry && !other->is_twin &&
             strcmp(other->identity, entry->identity) == 0)
             return other;
@@ -312,6 +321,7 @@ const spc__entry *spc__candidates_model(const spc__candidates *candidates,
         const spc__entry *other = &candidates->entries[i];
         if (other == entry || strcmp(other->body, entry->body) != 0)
             continue;
+        /* Code that exists is better than code to wait for. */
         if (other->code != NULL)
             return other;
         if (other->state == SPC__COMPILING)
@@ -335,12 +345,15 @@ double spc__entry_score(const spc__entry *entry, int scenes)
     double logs = 0;
 
     for (int s = 0; s < scenes; s++)
+        /* The geometric mean: a scene counts by ratios, so a large one does not
+         * decide alone. */
         logs += log(entry->timings[s].median_us);
     return exp(logs / scenes);
 }
 
 /* ---- reading the space --------------------------------------------------- */
 
+/* Renders number i of the space, counted as the list stage reports it. */
 static spc_status render_one(spc__buf *source,
                              const spc__candidates *candidates, int i,
                              spc_error *error)

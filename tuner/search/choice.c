@@ -21,6 +21,8 @@ double spc__relative_spread(const spc__entry *entry, int scenes)
     return most;
 }
 
+/* Equal scores follow the order of the space, since qsort_r is not stable and a
+ * resumed run must rank as the first one did. */
 static int by_score(const void *a, const void *b, void *payload)
 {
     const int *scenes = payload;
@@ -78,6 +80,8 @@ double spc__final_score(const spc__entry *entry, int scenes)
                               : spc__entry_score(entry, scenes);
 }
 
+/* True if their distance is within the spread of their samples, and within
+ * SPC__TIE however noisy the host is. */
 static bool are_tied(const spc__entry *best, const spc__entry *other,
                      int scenes)
 {
@@ -102,6 +106,8 @@ static void pick(spc__winner *out, const spc__request *request,
 
     out->entry = ranked[0];
     for (int i = 1; i < finalists; i++) {
+        /* A tie counts only between candidates with all samples: few samples
+         * have wide spreads, which tie by chance. */
         if (!spc__entry_has(ranked[i], scenes, final, true) ||
             !are_tied(ranked[0], ranked[i], scenes) ||
             (untuned_us > 0 &&
@@ -133,12 +139,15 @@ const spc__entry *spc__untuned(const spc__request *request,
                                 spc__request_rows(request), i) == SPC_OK)
             found = spc__candidates_find(candidates, pick->template_name,
                                          pick->config);
+        /* A plan goes on to the next default if one does not compile, so this
+         * does the same. */
         more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;
     }
     free(pick);
     return found;
 }
 
+/* By the times of the comparison side by side. */
 static int by_side(const void *a, const void *b)
 {
     double one = (*(spc__entry *const *)a)->side_us;
@@ -246,6 +255,8 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     if (ranked == NULL)
         return spc__fail_memory(request->error, sizeof(spc__entry *));
     int count = spc__rank_all(candidates, ranked, scenes);
+    /* Without a confirmed candidate there is no winner, which is no error: an
+     * interrupted run stores its trials and chooses the next time. */
     int confirmed = confirmed_first(ranked, count, scenes);
     if (confirmed > 0) {
         const spc__entry *start = spc__untuned(request, candidates);

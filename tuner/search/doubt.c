@@ -38,6 +38,7 @@ bool spc__doubt_is_due(const spc__meter *meter, const spc__entry *entry)
            doubtful_scene(meter, entry) >= 0;
 }
 
+/* Warns once a run: a wrong floor would doubt every fast candidate. */
 static void report(spc__meter *meter, const spc__entry *entry, int s)
 {
     const spc__request *request = meter->request;

@@ -73,6 +73,7 @@ static bool is_move(const spc__candidates *candidates, const spc__entry *from,
     return false;
 }
 
+/* The default of the entry's own template, or NULL if it is not admitted. */
 static const spc__entry *default_of(const spc__candidates *candidates,
                                     const spc__entry *entry)
 {
@@ -83,6 +84,9 @@ static const spc__entry *default_of(const spc__candidates *candidates,
     return NULL;
 }
 
+/* True if candidate i belongs to the effort's sample of the space. A sample
+ * below zero takes all; zero takes none, except of a template that has no
+ * default here. */
 static bool is_seed(const spc__candidates *candidates,
                     const spc__request *request, int i)
 {
@@ -90,8 +94,12 @@ static bool is_seed(const spc__candidates *candidates,
     const spc__entry *own = default_of(candidates, entry);
     int sample = spc__request_effort(request)->sample;
 
+    /* A template without a default gives no start from which moves could reach
+     * its candidates, so they all are seeds. */
     if (sample < 0 || candidates->count <= sample || own == NULL)
         return true;
+    /* True for `sample` indices, spread evenly over the order of the space,
+     * which lists one template after the other. */
     if (sample > 0 && (int64_t)i * sample / candidates->count !=
                           (int64_t)(i + 1) * sample / candidates->count)
         return true;
@@ -146,10 +154,14 @@ static int rank_of(const spc__candidates *candidates,
     const spc__entry *entry = &candidates->entries[i];
 
     if (entry->candidate->is_default)
+        /* The untuned one is measured even so: the report compares the winner
+         * with it. */
         return entry->lost_near && entry != untuned ? RANKS : DEFAULTS;
     if (entry->serves || entry->won_near)
         return KNOWN;
     if (request->options.stage == SPC_STAGE_TIME && start != NULL &&
+        /* A start that is not new has times already, so the search itself finds
+         * its moves, and can spare some. */
         start->state == SPC__NEW && !entry->lost_near &&
         is_move(candidates, start, entry))
         return STEPS;
@@ -192,6 +204,7 @@ static int changed(const spc__entry *from, const spc__entry *to)
 
     if (distance(from, to) != 1)
         return -1;
+    /* Ends, as exactly one parameter differs. */
     while (has_value_of(from, to, i))
         i++;
     return i;
@@ -247,6 +260,7 @@ static bool is_spared(const spc__candidates *candidates, const spc__entry *from,
         return true;
     if (i < 0)
         return false;
+    /* Not tried anywhere means unknown, which is a reason to try it. */
     double cost = least_cost(candidates, from, to, i, scenes);
     return isfinite(cost) && cost > costly;
 }
@@ -272,6 +286,8 @@ static bool is_start(spc__entry *const *ranked, int i, int scenes)
                     spc__entry_score(ranked[0], scenes);
     bool first = true; /* of its template */
 
+    /* A faster neighbour is the better start: what a move from here reaches is
+     * near it as well. */
     for (int k = 0; k < i && behind <= SPC__RIVAL; k++) {
         int far = distance(ranked[k], ranked[i]);
         if (far == 1)

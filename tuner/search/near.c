@@ -39,6 +39,7 @@ static double third_of(const spc__trial *trials, int count)
     for (int i = 0; i < count; i++) {
         double us = is_timed(&trials[i]) ? trials[i].median_us : INFINITY;
         for (int k = 0; k < 3; k++)
+            /* Insertion into a sorted list of three. */
             if (us < best[k]) {
                 double kept = best[k];
                 best[k] = us;
@@ -83,6 +84,7 @@ static void note_trials(const spc__candidates *candidates,
     }
 }
 
+/* Notes how the candidates did on one near problem. */
 static void note_problem(spc__cache *cache, const spc__problem_key *key,
                          const spc__candidates *candidates,
                          const spc__choice *choice)
@@ -107,6 +109,8 @@ static bool is_near(const spc__choice *choice, const spc__problem_key *key)
            strcmp(choice->key.device, key->device) == 0;
 }
 
+/* Marks the winners of the nearest problems as starts, and collects ratios.
+ * Choices come nearest first. */
 static void recall_near(spc__cache *cache, const spc__problem_key *key,
                         const spc__candidates *candidates)
 {
@@ -136,6 +140,8 @@ void spc__near_recall(const spc__record *record,
         recall_near(record->ctx->cache, &record->keys[s], candidates);
     for (int i = 0; i < candidates->count; i++) {
         spc__entry *entry = &candidates->entries[i];
+        /* A winner of a near problem is tried, even if it was slow on
+         * another. */
         entry->lost_near = entry->near_ratio > lost && !entry->won_near;
     }
 }

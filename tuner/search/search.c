@@ -46,6 +46,9 @@ static int keep_of(spc__entry *const *ranked, int count, int finalists,
     return keep;
 }
 
+/* Successive halving: most candidates are far behind after a few samples, so
+ * they get no more, and the time goes to the few that are close. Candidates
+ * that drop out are unloaded, as each holds device memory. */
 static spc_status halve(spc__pipeline *p, spc__entry **list, int count)
 {
     const spc__effort *effort = spc__request_effort(p->request);
@@ -61,6 +64,7 @@ static spc_status halve(spc__pipeline *p, spc__entry **list, int count)
         goal *= 2;
         if (status == SPC_OK)
             status = spc__meter_rounds(p->meter, list, keep, goal);
+        /* Stored after each halving: a run that is killed loses at most one. */
         spc__record_list(p->record, list, keep);
         count = spc__rank(list, keep, scenes);
     }
@@ -69,6 +73,7 @@ static spc_status halve(spc__pipeline *p, spc__entry **list, int count)
 
 /* ---- finals -------------------------------------------------------------- */
 
+/* True for times from the database, which come without loaded code. */
 static bool is_without_code(const spc__entry *entry)
 {
     return entry->code == NULL && entry->state == SPC__TIMED;
@@ -88,6 +93,8 @@ static spc_status revive(spc__pipeline *p, spc__entry *const *list, int count)
     for (int i = 0; i < count; i++) {
         if (!is_without_code(list[i]))
             continue;
+        /* The pipeline takes new candidates only. `known` is taken back, since
+         * its times will be of this run. */
         list[i]->state = SPC__NEW;
         list[i]->trial.note[0] = '\0';
         list[i]->known = false;
@@ -101,6 +108,7 @@ static spc_status revive(spc__pipeline *p, spc__entry *const *list, int count)
     return status;
 }
 
+/* True if only a final comparison can tell which of the two is faster. */
 static bool is_near(const spc__pipeline *p, const spc__entry *best,
                     const spc__entry *entry)
 {
@@ -157,6 +165,8 @@ static int find_unfinished(const spc__pipeline *p, spc__entry **list)
     return found;
 }
 
+/* Gives all samples to those that need them, until none is left. New samples
+ * change the order, so others may come among the best few: hence the loop. */
 static spc_status finals(spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
@@ -201,6 +211,7 @@ static int find_finalists(const spc__pipeline *p, spc__entry **list, int *near)
     return kept;
 }
 
+/* A cold time marks a confirmed candidate: see confirm(). */
 static int only_unconfirmed(spc__entry **list, int count, int scenes)
 {
     int kept = 0;
@@ -234,11 +245,13 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
     count = only_unconfirmed(list, count, p->request->scene_count);
     if (count == 0)
         return SPC_OK;
-    /* has only a few samples */
+    /* Those without code are built again; then all get the last samples. */
     if ((status = revive(p, list, count)) == SPC_OK)
         status = spc__meter_rounds(p->meter, list, count,
                                    spc__request_effort(p->request)->final);
     if (status == SPC_OK)
+        /* Before the confirmation: a candidate that fails it loses its cold
+         * time with all other samples. */
         status = spc__meter_cold_rounds(p->meter, list, count);
     if (status == SPC_OK)
         status = spc__meter_confirm(p->meter, list, count);
@@ -265,6 +278,8 @@ static bool has_new(spc__entry *const *list, int count)
 /* Timings that are replaced for a while. */
 typedef spc__timing timings[SPC__SCENES_MAX];
 
+/* Saves the timings. Their samples belong to `kept` from now on, and the next
+ * rounds must not free them. */
 static void put_aside(spc__entry *const *list, int count, timings *kept)
 {
     for (int i = 0; i < count; i++) {
@@ -294,6 +309,7 @@ static void put_back(spc__entry *const *list, int count, timings *kept,
     }
 }
 
+/* Times the finalists once more, from no samples, in shared rounds. */
 static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
                                int count)
 {
@@ -312,6 +328,7 @@ static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
     return status;
 }
 
+/* INFINITY if none is timed, which then is no rival. */
 static double least_score(spc__entry *const *list, int count, int scenes)
 {
     double least = INFINITY;
@@ -337,6 +354,8 @@ static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
 
     *overturned = false;
     for (int i = 0; i < p->candidates->count; i++)
+        /* Times of an earlier comparison are not comparable with those of this
+         * one. */
         p->candidates->entries[i].side_us = 0;
     if (count < 2 || !has_new(list, count))
         return SPC_OK;
@@ -358,6 +377,7 @@ static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
 
 /* ---- the whole search ---------------------------------------------------- */
 
+/* Drops the seeds that the database knows already. */
 static int only_new(spc__entry **list, int count)
 {
     int kept = 0;
@@ -368,6 +388,9 @@ static int only_new(spc__entry **list, int count)
     return kept;
 }
 
+/* A batch of new candidates: the only work that a time budget may cut short.
+ * Finals and confirmation always end, as a search without them has no
+ * result. */
 static spc_status explore(spc__pipeline *p, spc__entry **batch, int count)
 {
     p->explores = true;
@@ -395,6 +418,7 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
             count = spc__next_moves(p->candidates, list,
                                     spc__rank_all(p->candidates, list, scenes),
                                     p->request, batch);
+        /* With no move left the search is complete, however late it is. */
         p->is_cut |= count > 0 && spc__request_out_of_time(p->request, 0);
     } while (status == SPC_OK && count > 0 && !p->is_cut);
     return status;
@@ -419,6 +443,10 @@ static spc_status climb_and_confirm(spc__pipeline *p, spc__entry **batch,
     return status;
 }
 
+/* Climbs, confirms and compares; again from the new times if the comparison
+ * overturned the order. The number of attempts is limited, as on a machine
+ * whose clock drifts all the time each comparison may overturn the one
+ * before. */
 static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
                               spc__entry **list)
 {

@@ -61,6 +61,8 @@ void spc__harness_free(spc__harness *harness)
 
 /* ---- slots --------------------------------------------------------------- */
 
+/* Makes room for slot `number`; false without memory. New slots are zero, which
+ * means empty. */
 static bool reserve_slot(spc__harness *harness, int number)
 {
     if (number < harness->slot_count)
@@ -86,6 +88,7 @@ void spc__harness_unload(spc__harness *harness, int number)
     if (number >= harness->slot_count)
         return;
     slot *at = &harness->slots[number];
+    /* The plan before the code that it runs. */
     spc__gate_leave(&at->tested, harness->fixture);
     spc_plan_free(at->plan);
     if (at->artefact[0] != '\0')
@@ -93,6 +96,8 @@ void spc__harness_unload(spc__harness *harness, int number)
     memset(at, 0, sizeof(*at));
 }
 
+/* Loads code, and makes a plan of it. On failure the slot keeps what it has,
+ * for spc__harness_unload(). */
 static spc_status bind(spc__harness *harness, slot *to,
                        const spc__harness_code *code)
 {
@@ -104,6 +109,7 @@ static spc_status bind(spc__harness *harness, slot *to,
     if ((status = spc__ctx_load(&loaded, ctx, code->artefact, code->code,
                                 code->code_bytes, &code->launch)) != SPC_OK)
         return status;
+    /* Noted before the plan is made, so that a failure unloads the code too. */
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
     status = spc__plan_create_from(&to->plan, ctx,
@@ -195,6 +201,7 @@ static bool takes(spc__outcome *out, spc__harness *harness,
     return verdict->status == SPC__TRIAL_OK;
 }
 
+/* An old error in the context would be taken for this request's. */
 static void begin(spc__outcome *out, spc__harness *harness)
 {
     memset(out, 0, sizeof(*out));

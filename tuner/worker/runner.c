@@ -75,6 +75,7 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
 
 /* ---- the worker process -------------------------------------------------- */
 
+/* Starts the worker with the two descriptors that it expects. */
 static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
 {
     posix_spawn_file_actions_t actions;
@@ -106,7 +107,10 @@ static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
 
     if (runner->pid == 0)
         return;
+    /* First: a worker that is idle ends when its socket closes. */
     close(runner->socket);
+    /* A worker that hung up is about to end by itself, and only its own status
+     * tells why; so it has a second before it is killed. */
     for (int i = 0; wait_first && gone == 0 && i < 100; i++)
         if ((gone = waitpid(runner->pid, &code, WNOHANG)) == 0)
             nanosleep(&pause, NULL);
@@ -126,10 +130,13 @@ static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
         snprintf(how, bytes, "exit status %d", WEXITSTATUS(code));
     runner->pid = 0;
     runner->socket = -1;
+    /* A new worker has loaded nothing. */
     for (int i = 0; i < runner->loaded_count; i++)
         runner->loaded[i] = false;
 }
 
+/* Waits until the worker is ready. The magic number comes with the first
+ * message: a worker of another build would misread all later ones. */
 static spc_status greet(spc__runner *runner, spc_error *error)
 {
     spc__wire_reply hello;
@@ -157,6 +164,10 @@ static spc_status greet(spc__runner *runner, spc_error *error)
     return error->status;
 }
 
+/* Starts a worker with one end of a socket pair, and the sample in a shared
+ * file. All descriptors close on exec, but for the copies that spawn() makes;
+ * they are raised first, so that dup2() onto the worker's fixed numbers
+ * overwrites none of them. */
 static spc_status start_process(spc__runner *runner, spc_error *error)
 {
     int ends[2] = {-1, -1};
@@ -172,6 +183,8 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
         code = errno;
     else
         code = spawn(&runner->pid, runner->options.worker, theirs, sample);
+    /* The worker holds the other end alone: only then does its death close
+     * it. */
     if (theirs >= 0)
         close(theirs);
     if (sample >= 0)
@@ -294,6 +307,7 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     request->magic = SPC__WIRE_MAGIC;
     request->limit_s = limit_of(runner, request);
     request->number = ++runner->number;
+    /* Bytes before the request can only be written by a candidate. */
     if (!spc__wire_is_silent(runner->socket))
         return SPC_EFORMAT;
     status = spc__wire_send(runner->socket, request, sizeof(*request),
@@ -303,6 +317,7 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                                 request->limit_s, runner->ctx->cancel);
     if (status != SPC_OK)
         return status;
+    /* After sending: the transfer is not the candidate's time. */
     spc__worker_clock_start(&runner->clock, runner->pid);
     if ((status = await_reply(runner, request->limit_s)) == SPC_OK)
         status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
@@ -419,6 +434,8 @@ static spc_status fail_troubled(const spc__outcome *out,
                      out->note, code->template_name);
 }
 
+/* Carries a request out in this process. Nothing protects it from a candidate's
+ * fault, so a lost device ends the run. */
 static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
                               const spc__wire_request *request,
                               spc_error *error)
@@ -448,6 +465,7 @@ static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
     return SPC_OK;
 }
 
+/* One request, wherever the harness is. */
 static spc_status ask(spc__outcome *out, spc__runner *runner,
                       spc__wire_request *request, spc_error *error)
 {
@@ -458,6 +476,7 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
                                      : ask_harness(out, runner, request, error);
 }
 
+/* Longer at each turn, for whatever the machine lacks to come back. */
 static void nap(int turn)
 {
     const struct timespec pause = {turn, 100 * 1000 * 1000};
@@ -537,6 +556,8 @@ spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
     spc__wire_request request = {
         .op = SPC__WIRE_VERIFY, .slot = slot, .code = *code};
 
+    /* The entry exists before the request, so that noting the answer cannot
+     * fail. */
     if (!remember(runner, slot, false))
         return spc__fail_memory(error, (size_t)slot);
     spc_status status = ask_firmly(verify, out, runner, code, &request, error);

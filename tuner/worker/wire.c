@@ -37,6 +37,8 @@ spc_status spc__wire_send(int fd, const void *data, size_t bytes, double wait_s,
     while (bytes > 0) {
         if ((status = await(fd, POLLOUT, wait_s, since, cancel)) != SPC_OK)
             return status;
+        /* A dead worker must not end the tuner by SIGPIPE, nor a slow one block
+         * it past the deadline. */
         ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -61,6 +63,7 @@ spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
         ssize_t got = recv(fd, at, bytes, 0);
         if (got < 0 && errno == EINTR)
             continue;
+        /* 0: the other end is closed. */
         if (got <= 0)
             return SPC_EIO;
         at += got;

@@ -35,6 +35,8 @@ static void limit_request(const spc__wire_request *request)
                         (double)(cores > 0 ? cores : 1));
 }
 
+/* An unknown operation does nothing: the magic number has excluded another
+ * build's. */
 static void carry_out(spc__outcome *out, spc__harness *harness,
                       const spc__wire_request *request)
 {
@@ -126,10 +128,13 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
 
     memset(&hello, 0, sizeof(hello));
     hello.magic = SPC__WIRE_MAGIC;
+    /* Before anything of a candidate has run. */
     fegetenv(&arithmetic);
     limit_process();
     if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
         spc__harness_create(&harness, ctx, &sample, &hello.run);
+    /* After the arrays are made: the limit counts from what the worker has
+     * now. */
     spc__limits_grow(spc__limits_memory(),
                      !spc__device_ops_of(ctx->device)->runs_on_host_cores);
     spc_status status = hello.run.status;

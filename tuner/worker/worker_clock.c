@@ -59,6 +59,8 @@ static void for_threads(spc__worker_clock *clock,
 
 static void note(spc__worker_clock *clock, long id, uint64_t waited_ns)
 {
+    /* A thread that is not noted counts all its waits since its start, which
+     * only lengthens the limit. */
     if (clock->threads == SPC__CLOCK_THREADS)
         return;
     clock->seen[clock->threads].id = id;
@@ -73,6 +75,7 @@ void spc__worker_clock_start(spc__worker_clock *out, pid_t pid)
     out->start_ns = spc__now_ns();
 }
 
+/* The longest wait of one thread, not the sum: they wait at the same time. */
 static void find_longest(spc__worker_clock *clock, long id, uint64_t waited_ns)
 {
     uint64_t before = wait_before(clock, id);

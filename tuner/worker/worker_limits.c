@@ -47,6 +47,7 @@ static void *watch(void *payload)
 
     while (read_size(&space, &resident) && resident <= most)
         nanosleep(&pause, NULL);
+    /* _exit(), as the heap may be in any state and no handler should run. */
     if (resident > most)
         _exit(SPC__LIMITS_GROWN);
     return NULL;
@@ -70,6 +71,8 @@ bool spc__limits_grow(int64_t bytes, bool reserves)
 
     if (!read_size(&space, &resident))
         return false;
+    /* A GPU's driver reserves address space far beyond what it uses, so a limit
+     * on that space would stop it: memory in use is watched instead. */
     if (reserves)
         return start_watch(resident + bytes);
     if (getrlimit(RLIMIT_AS, &limit) != 0)
