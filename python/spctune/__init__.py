@@ -31,7 +31,7 @@ from ._lib import (
     UnsupportedError,
     version_text,
 )
-from .context import Context, options
+from .context import Context, empty_cache, options
 from .tuning import db, devices, explain, tune
 
 __version__ = version_text(_VERSION)
@@ -45,6 +45,7 @@ __all__ = [
     "array",
     "db",
     "devices",
+    "empty_cache",
     "explain",
     "options",
     "tune",

@@ -94,6 +94,17 @@ def _matrix(
     return array
 
 
+def _set_of(library: _Library, coords: Any, what: str) -> Coords:
+    rows = _matrix(library, coords, what, 4, "int32")
+    return Coords.of_rows(
+        Context.get(library.device),
+        _address(rows),
+        len(rows),
+        library.stream,
+        lambda: (rows.min(0).tolist(), rows.max(0).tolist()),
+    )
+
+
 class ArrayMap:
     """A kernel map of arrays. `rows_in` and `rows_out` are rows of features."""
 
@@ -135,11 +146,9 @@ def make_map(coords: Any, words: str) -> ArrayMap:
     InvalidError: a bad word, equal voxels, or a wrong shape.
     """
     library, _ = _as_array(coords)
-    rows = _matrix(library, coords, "coords", 4, "int32")
-    made = Coords.of_rows(
-        Context.get(library.device), _address(rows), len(rows), library.stream
+    return ArrayMap(
+        _make_map(_set_of(library, coords, "coords"), words), library
     )
-    return ArrayMap(_make_map(made, words), library)
 
 
 def inverse_map(forward: ArrayMap) -> ArrayMap:
@@ -152,14 +161,11 @@ def join_maps(coords_in: Any, coords_out: Any, words: str) -> ArrayMap:
     """The map of a layer between voxels that are both given: "conv,k=3,
     stride=2,rule=given" or "transposed,k=3,stride=2"."""
     library, _ = _as_array(coords_in)
-    ctx = Context.get(library.device)
-    ends = []
-    for what, coords in (("coords_in", coords_in), ("coords_out", coords_out)):
-        rows = _matrix(library, coords, what, 4, "int32")
-        ends.append(
-            Coords.of_rows(ctx, _address(rows), len(rows), library.stream)
-        )
-    return ArrayMap(join(ends[0], ends[1], words), library)
+    ends = (
+        _set_of(library, coords_in, "coords_in"),
+        _set_of(library, coords_out, "coords_out"),
+    )
+    return ArrayMap(join(*ends, words), library)
 
 
 def _layer(m: ArrayMap, weight: Any, deterministic: bool) -> Tuple[Any, Layer]:

@@ -12,12 +12,22 @@ import logging
 import os
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from . import _abi
 from ._lib import Error, check, exception, lib, new
 
-__all__ = ["Context", "options"]
+__all__ = ["Context", "empty_cache", "options"]
 
 logger = logging.getLogger("spctune")
 _LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING}
@@ -32,6 +42,7 @@ _options: Dict[str, Any] = {
     "background": True,
     "deterministic": None,
     "frozen": False,
+    "reuse": True,
 }
 
 
@@ -52,6 +63,9 @@ def options(**changes: Any) -> Dict[str, Any]:
                    again after a write that PyTorch counts. Writes to
                    `weight.data` are not counted: leave it False where a program
                    makes them
+    reuse          True: the memory of voxels and kernel maps that have ended
+                   is kept for the next scenes, up to four; False: it is freed.
+                   spctune.empty_cache() frees it once
 
     The first four count for contexts that do not exist yet: set them before the
     first layer runs. ValueError: an unknown option or a bad value.
@@ -66,6 +80,8 @@ def options(**changes: Any) -> Dict[str, Any]:
             raise ValueError(
                 f"background={value!r}: it is True, False or 'tune'"
             )
+        if name == "reuse" and value not in (True, False):
+            raise ValueError(f"reuse={value!r}: it is True or False")
         if name == "deterministic" and value not in (True, False, None):
             raise ValueError(
                 f"deterministic={value!r}: it is True, False or None"
@@ -83,6 +99,19 @@ def deterministic(default: bool) -> bool:
 def frozen() -> bool:
     """May packed weights be kept?"""
     return bool(_options["frozen"])
+
+
+def reuses() -> bool:
+    """Is the memory of scenes that have ended kept for others?"""
+    return bool(_options["reuse"])
+
+
+def empty_cache() -> None:
+    """Frees the memory of voxels and kernel maps that have ended, which is kept
+    for the next scenes (option `reuse`). With torch it returns to torch's own
+    cache: call torch.cuda.empty_cache() afterwards."""
+    for context in list(_contexts.values()):
+        context.spares.clear()
 
 
 # ---- contexts ----------------------------------------------------------------
@@ -119,6 +148,13 @@ class Context:
         self.plans: Dict[Any, List[Any]] = {}
         self.ptr: Optional[int] = None
         self.has_told = False  # that kernels are being compiled
+        # Sets and maps of scenes (sets.py): of those in use, and of those that
+        # have ended, the last one at the right; and by streams their extents.
+        self.trees: Set[Any] = set()
+        self.spares: Deque[Any] = collections.deque(maxlen=4)
+        self.extents: Dict[Optional[int], Any] = {}
+        # By the other words of a layer: its spatial shape; "": it differs.
+        self.shapes: Dict[str, str] = {}
         self._busy = threading.Lock()
         self._ended: Deque[Tuple[Any, int]] = collections.deque()
         self._keep = self._words()
@@ -222,6 +258,12 @@ class Context:
             self._ended.append((free, pointer))
             self._sweep()
 
+    def keep(self, tree: Any) -> None:
+        """Keeps the sets and maps of a scene that has ended."""
+        self.trees.discard(tree)
+        if self.pid == own_pid and reuses() and self.ptr is not None:
+            self.spares.append(tree)
+
     def _sweep(self) -> None:
         while self._ended and self._busy.acquire(blocking=False):
             try:
@@ -236,6 +278,7 @@ class Context:
     def close(self) -> None:
         """Ends the background thread. Plans and maps stay usable."""
         pointer, self.ptr = self.ptr, None
+        self.spares.clear()
         if self.pid == own_pid:
             lib.spc_ctx_free(pointer)
 

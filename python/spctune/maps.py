@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coordinate sets, kernel maps, and the plans that run on them.
+"""Kernel maps, and the plans that run on them.
 
-A `Coords` is a set of voxels, a `Relation` two sets and a geometry, and a `Map`
-a relation read in one direction: the kernel map of a layer. Each lives as long
-as anything holds it. Nothing here knows NumPy or PyTorch: data are addresses.
+A `Relation` is two sets and a geometry, and a `Map` a relation read in one
+direction: the kernel map of a layer. Each lives as long as anything holds it.
+Nothing here knows NumPy or PyTorch: data are addresses.
 """
 
 import ctypes
@@ -17,6 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from . import _abi, context
 from ._lib import Error, check, fast, lib, new, text_of
 from .context import Context, logger
+from .sets import Coords, Shelf, address_of
 
 __all__ = ["Coords", "Layer", "Map", "Relation", "layer_of"]
 
@@ -112,53 +113,6 @@ def problem(layer: Layer, which: int, extra: bool) -> Any:
     return conv
 
 
-# ---- sets --------------------------------------------------------------------
-
-
-class Coords:
-    """A set of voxels on a device. `rows` is their number."""
-
-    def __init__(self, ctx: Context, pointer: int) -> None:
-        self.ctx, self.ptr = ctx, pointer
-        self.rows: int = lib.spc_coords_rows(pointer)
-
-    @classmethod
-    def of_rows(
-        cls, ctx: Context, address: int, rows: int, stream: Optional[int]
-    ) -> "Coords":
-        """The set of int32 rows (batch, x, y, z) at a device address, a
-        multiple of 16. Waits for the stream. InvalidError: two equal rows, or
-        an extent that no key holds."""
-        out = ctypes.c_void_p()
-        with ctx.calling():
-            ctx.check(
-                lib.spc_coords_create(out, ctx.ptr, address, rows, stream)
-            )
-        return cls(ctx, _address(out))
-
-    def outputs(self, geometry: Any) -> "Coords":
-        """The set of outputs of a spc_geometry. Waits for the device."""
-        out = ctypes.c_void_p()
-        with self.ctx.calling():
-            self.ctx.check(
-                lib.spc_coords_create_outputs(out, self.ptr, geometry)
-            )
-        return Coords(self.ctx, _address(out))
-
-    def data(self) -> Optional[int]:
-        """The device address of a set of outputs: int32 [rows][4]."""
-        return lib.spc_coords_data(self.ptr)  # type: ignore[no-any-return]
-
-    def __del__(self) -> None:
-        self.ctx.release(lib.spc_coords_free, self.ptr)
-
-
-def _address(pointer: ctypes.c_void_p) -> int:
-    if pointer.value is None:
-        raise Error("the library returned no object")
-    return pointer.value
-
-
 # ---- maps --------------------------------------------------------------------
 
 
@@ -192,7 +146,8 @@ class Table:
     def __init__(self, ctx: Context, pointer: int, home: Optional[int]) -> None:
         self.ctx, self.ptr, self.home = ctx, pointer, home
         self.lock = threading.Lock()
-        self.is_shared = False
+        self.is_shared, self.is_used = False, True
+        self.features: Dict[str, FeaturePlan] = {}
 
     def __del__(self) -> None:
         free = self._wait_and_free if self.is_shared else lib.spc_map_free
@@ -201,6 +156,17 @@ class Table:
     def _wait_and_free(self, pointer: int) -> None:
         lib.spc_ctx_synchronize(self.ctx.ptr)
         lib.spc_map_free(pointer)
+
+    def refill(self) -> None:
+        """Enqueues its filling, and that of its layouts, once the sets are
+        filled. Behind all runs of the last scene."""
+        check = self.ctx.check
+        check(lib.spc_map_update(self.ptr, None, None, 0, self.home))
+        self.is_shared = self.is_used = False
+
+    def check(self) -> None:
+        """Waits until it is filled. Errors are those of the sets."""
+        self.ctx.check(lib.spc_map_check(self.ptr, self.home))
 
     def ready(self, stream: Optional[int]) -> None:
         """Before a run on `stream`, which differs from home: what the home
@@ -230,7 +196,7 @@ class Table:
             if which == _abi.SPC_WGRAD:  # gradients in the layout of weights
                 flags |= _abi.SPC_PLAN_KRSC
             ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
-            plan = Plan(ctx, _address(out))
+            plan = Plan(ctx, address_of(out))
             known.append(plan)
             return plan
 
@@ -310,28 +276,38 @@ class Call:
         )
 
 
-class FeatureCall:
-    """An operator on features that is ready to run on a map."""
+class FeaturePlan:
+    """An operator on features for a map, which is prepared for it."""
 
-    def __init__(self, table: Table, text: str, set_in: Coords) -> None:
+    def __init__(self, table: Table, text: str) -> None:
         ctx, out = table.ctx, ctypes.c_void_p()
-        self.table = table
+        self.ctx = ctx
         with table.lock, ctx.calling():
             ctx.check(
                 lib.spc_feature_plan_create(
                     out, ctx.ptr, parse_feature(text), _abi.SPC_PLAN_JIT
                 )
             )
-            self.ptr = _address(out)
+            self.ptr = address_of(out)
             ctx.check(lib.spc_feature_plan_prepare(self.ptr, table.ptr, None))
         # Other streams may run it from here on.
         ctx.check(lib.spc_ctx_synchronize(ctx.ptr))
-        self.work_bytes: int = lib.spc_feature_plan_workspace_bytes(
-            self.ptr, set_in.ptr
-        )
 
     def __del__(self) -> None:
-        self.table.ctx.release(lib.spc_feature_plan_free, self.ptr)
+        self.ctx.release(lib.spc_feature_plan_free, self.ptr)
+
+
+class FeatureCall:
+    """An operator on features that is ready to run on a map."""
+
+    def __init__(self, table: Table, text: str, set_in: Coords) -> None:
+        plan = table.features.get(text)
+        if plan is None:
+            plan = table.features[text] = FeaturePlan(table, text)
+        self.table, self.plan = table, plan
+        self.work_bytes: int = lib.spc_feature_plan_workspace_bytes(
+            self.plan.ptr, set_in.ptr
+        )
 
     def run(self, stream: Optional[int], **addresses: Optional[int]) -> None:
         """Runs it: device addresses by the fields of spc_feature_buffers."""
@@ -342,7 +318,7 @@ class FeatureCall:
             self.table.ready(stream)
         with self.table.lock:
             status = lib.spc_feature_plan_execute(
-                self.ptr, None, self.table.ptr, buffers, stream
+                self.plan.ptr, None, self.table.ptr, buffers, stream
             )
         self.table.ctx.check(status)
 
@@ -364,14 +340,14 @@ def parse_feature(text: str) -> Any:
 
 class Relation:
     """Two sets and a geometry; the maps of both directions when they are
-    needed."""
+    needed. `shelf` has the maps."""
 
-    def __init__(self, fine: Coords, coarse: Coords, geometry: Any) -> None:
+    def __init__(
+        self, fine: Coords, coarse: Coords, geometry: Any, shelf: Shelf
+    ) -> None:
         self.number = next(_numbers)
         self.ctx, self.fine, self.coarse = fine.ctx, fine, coarse
-        self.geometry = geometry
-        self.lock = threading.Lock()
-        self.tables: Dict[Any, Table] = {}
+        self.geometry, self.shelf = geometry, shelf
         self.calls: Dict[Any, Any] = {}
         relations[self.number] = self
 
@@ -409,10 +385,12 @@ class Relation:
         """The map of a geometry between the two sets: from fine to coarse, or
         inverse. Found and checked when it is first asked for."""
         key = (bytes(geometry), inverse)
-        with self.lock:
-            found = self.tables.get(key)
+        with self.shelf.lock:
+            found: Optional[Table] = self.shelf.tables.get(key)
             if found is None:
-                found = self.tables[key] = self._make(geometry, inverse, stream)
+                found = self._make(geometry, inverse, stream)
+                self.shelf.tables[key] = found
+            found.is_used = True
         return found
 
     def _make(
@@ -423,9 +401,9 @@ class Relation:
         ends = (self.coarse, self.fine) if inverse else (self.fine, self.coarse)
         with ctx.calling():
             ctx.check(create(out, ends[0].ptr, ends[1].ptr, geometry))
-            table = Table(ctx, _address(out), stream)
-            ctx.check(lib.spc_map_update(table.ptr, None, None, 0, stream))
-            ctx.check(lib.spc_map_check(table.ptr, stream))
+            table = Table(ctx, address_of(out), stream)
+            table.refill()
+            table.check()
         return table
 
 
@@ -463,20 +441,23 @@ def make_map(fine: Coords, words: str) -> Map:
     words = canonical(words)
     conv = geometry_of(words)
     if conv.op == _abi.SPC_SUBM:
-        return Map(Relation(fine, fine, conv.geometry), False, words)
+        shelf = fine.held.shelf
+        return Map(Relation(fine, fine, conv.geometry, shelf), False, words)
     other = fine.outputs(conv.geometry)
+    shelf = other.held.shelf
     if conv.op == _abi.SPC_GENERATIVE:
-        return Map(Relation(other, fine, conv.geometry), True, words)
-    return Map(Relation(fine, other, conv.geometry), False, words)
+        return Map(Relation(other, fine, conv.geometry, shelf), True, words)
+    return Map(Relation(fine, other, conv.geometry, shelf), False, words)
 
 
 def join(inputs: Coords, outputs: Coords, words: str) -> Map:
     """The map of a layer between two sets that are there: rule given."""
     words = canonical(words)
     conv = geometry_of(words)
+    shelf = Shelf()  # of no tree: it ends with the relation
     if conv.op in _INVERSE:
-        return Map(Relation(outputs, inputs, conv.geometry), True, words)
-    return Map(Relation(inputs, outputs, conv.geometry), False, words)
+        return Map(Relation(outputs, inputs, conv.geometry, shelf), True, words)
+    return Map(Relation(inputs, outputs, conv.geometry, shelf), False, words)
 
 
 def inverse_of(forward: Map) -> Map:

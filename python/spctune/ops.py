@@ -107,6 +107,8 @@ class Level:
 
     def __init__(self, coords: Coords, version: int) -> None:
         self.coords, self.version = coords, version
+        # The lowest and highest coordinate of each axis, where it is known.
+        self.extent: Optional[Tuple[List[int], List[int]]] = None
         # By words: the map, the voxels of its outputs, and their version.
         self.maps: Dict[str, Tuple[Map, Optional[Tensor], int]] = {}
 
@@ -136,7 +138,11 @@ def _level(indices: Tensor) -> Level:
         rows = torch.nn.functional.pad(rows, (0, 4 - rows.shape[1]))
     rows = _ready(rows)
     coords = Coords.of_rows(
-        _context(rows), rows.data_ptr(), rows.shape[0], _stream(rows)
+        _context(rows),
+        rows.data_ptr(),
+        rows.shape[0],
+        _stream(rows),
+        lambda: (rows.amin(0).tolist(), rows.amax(0).tolist()),
     )
     return _attach(indices, coords)
 
@@ -177,11 +183,58 @@ def _rows_of(coords: Coords, like: Tensor) -> Tensor:
     return out
 
 
+# A spatial shape that no voxel reaches.
+_NO_BOUND = 1 << 20
+
+
+def _outputs_extent(
+    geometry: Any, extent: Tuple[List[int], List[int]]
+) -> Tuple[List[int], List[int], bool]:
+    """The extent of a footprint's outputs, and whether the end of its spatial
+    shape cuts it off."""
+    low, high, is_cut = [], [], False
+    for axis, (first, last) in enumerate(zip(*extent)):
+        k, s = geometry.kernel[axis], geometry.stride[axis]
+        p, reach = geometry.padding[axis], geometry.dilation[axis] * (k - 1)
+        end = (geometry.shape[axis] + 2 * p - reach - 1) // s
+        is_cut |= (last + p) // s > end
+        low.append(max(-((reach - first - p) // s), 0))
+        high.append(min((last + p) // s, end))
+    return low, high, is_cut
+
+
+def _without_bound(level: Level, indices: Tensor, words: str) -> str:
+    """The words of a layer whose spatial shape differs from scene to scene.
+    Where no voxel reaches the shape's end, one large shape stands for all, so
+    that plans and the memory of maps serve every scene."""
+    rest, _, shape = words.partition(",shape=")
+    if not shape or "," in shape or not rest.startswith("conv,"):
+        return words
+    shapes = level.coords.ctx.shapes
+    if shapes.setdefault(rest, shape) == shape or tape is not None:
+        return words
+    shapes[rest] = ""  # it differs from now on
+    if level.extent is None:
+        rows = indices[:, 1:]
+        if not len(rows):
+            return words
+        level.extent = rows.amin(0).tolist(), rows.amax(0).tolist()
+    geometry = maps.geometry_of(words).geometry
+    _, high, is_cut = _outputs_extent(geometry, level.extent)
+    if is_cut or max(high) >= _NO_BOUND // 2:
+        return words
+    return f"{rest},shape={_NO_BOUND}"
+
+
 def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
     """The map of a layer over voxels, and the voxels of its outputs."""
     level = _level(indices)
     found = level.maps.get(words)
-    m, out, written = found or (maps.make_map(level.coords, words), None, 0)
+    m, out, written = found or (
+        maps.make_map(level.coords, _without_bound(level, indices, words)),
+        None,
+        0,
+    )
     if m.relation.fine is m.relation.coarse:
         # The tensor is not kept by its own level: that would be a circle.
         level.maps[words] = (m, None, 0)
@@ -190,6 +243,10 @@ def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
         # There is none yet, or the caller has written to it since.
         r = m.relation
         out = _rows_of(r.fine if m.inverse else r.coarse, indices)
+        geometry = maps.geometry_of(words).geometry
+        if level.extent and geometry.rule == _abi.SPC_RULE_FOOTPRINT:
+            low, high, _ = _outputs_extent(geometry, level.extent)
+            _level(out).extent = low, high
         level.maps[words] = (m, out, _version(out))
     return m, out
 

@@ -73,6 +73,7 @@ del circle
 gc.collect()
 array.make_map(coords, "subm,k=3")  # frees what ended within a call
 gc.collect()
+spctune.empty_cache()
 assert most > 0
 assert not maps.relations, len(maps.relations)
 assert len(held) < most, (len(held), most)

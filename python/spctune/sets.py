@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coordinate sets, and how those of a scene that ended serve the next one.
+
+The voxels of a scene, the sets of outputs derived from them, and the maps over
+these sets form a tree (`_Tree`). Objects of Python that use it share a `Scene`.
+When the last of them ends, the tree is kept as a spare of its context. The next
+scene that fits into its memory fills it anew: nothing is allocated, and one
+wait tells the numbers of voxels of all levels.
+
+The first tree of a stream fits its scene exactly. From the second one on, trees
+have room for scenes that are somewhat larger.
+"""
+
+import ctypes
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from . import _abi, context
+from ._lib import Error, OutOfMemoryError, lib, new
+from .context import Context
+
+__all__ = ["Coords", "Shelf", "address_of"]
+
+# The lowest and the highest batch, x, y, z of rows.
+Extent = Tuple[List[int], List[int]]
+
+_HALO = 8  # voxels past the extent that kernels may look: the library's default
+_MOST_IDLE = 64  # scenes for which a spare tree is kept without being used
+_MOST_ROWS = 1 << 25  # with more, maps with spare room may be too large
+_MOST_BITS = 48  # of keys with room for other extents
+
+
+def address_of(pointer: ctypes.c_void_p) -> int:
+    """The object that a call made."""
+    if pointer.value is None:
+        raise Error("the library returned no object")
+    return pointer.value
+
+
+class Shelf:
+    """Maps between two sets, by geometry and direction. They have `refill`,
+    and `is_used`: since the last one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tables: Dict[Any, Any] = {}
+
+
+class _Set:
+    """A set on the device, with the sets derived from it and the maps over it
+    or from its source."""
+
+    def __init__(self, ctx: Context, pointer: int) -> None:
+        self.ctx, self.ptr = ctx, pointer
+        self.rows: int = lib.spc_coords_rows(pointer)
+        self.reserved: int = lib.spc_coords_reserved(pointer)
+        self.is_used = True
+        self.lock = threading.Lock()
+        self.derived: Dict[bytes, "_Set"] = {}
+        self.shelf = Shelf()
+
+    def __del__(self) -> None:
+        self.ctx.release(lib.spc_coords_free, self.ptr)
+
+    def trim(self) -> None:
+        """Drops what the last scene did not use."""
+        self.derived = {k: s for k, s in self.derived.items() if s.is_used}
+        tables = self.shelf.tables
+        self.shelf.tables = {k: t for k, t in tables.items() if t.is_used}
+        for held in self.derived.values():
+            held.trim()
+
+    def derive(self, stream: Optional[int]) -> None:
+        """Enqueues the filling of the sets derived from this one."""
+        for held in self.derived.values():
+            check = self.ctx.check
+            check(lib.spc_coords_set_capacity(held.ptr, held.reserved))
+            check(lib.spc_coords_update(held.ptr, None, None, 0, stream))
+            held.derive(stream)
+
+    def settle(self, stream: Optional[int]) -> None:
+        """Fits the derived sets to their voxels, and drops those that lack
+        memory for them."""
+        for key, held in list(self.derived.items()):
+            if lib.spc_coords_check(held.ptr, stream):
+                del self.derived[key]
+                continue
+            held.rows = lib.spc_coords_rows(held.ptr)
+            self.ctx.check(lib.spc_coords_set_capacity(held.ptr, held.rows))
+            held.settle(stream)
+
+    def everything(self) -> Iterator["_Set"]:
+        """This set and all that are derived from it."""
+        yield self
+        for held in self.derived.values():
+            yield from held.everything()
+
+    def outputs(self, geometry: Any, has_room: bool) -> "_Set":
+        """The derived set of a geometry."""
+        key = bytes(geometry)
+        with self.lock:
+            found = self.derived.get(key)
+            if found is None:
+                with self.ctx.calling():
+                    found = self._make_outputs(geometry, has_room)
+                self.derived[key] = found
+            found.is_used = True
+        return found
+
+    def _make_outputs(self, geometry: Any, has_room: bool) -> "_Set":
+        ctx, out = self.ctx, ctypes.c_void_p()
+        ctx.check(lib.spc_coords_create_outputs(out, self.ptr, geometry))
+        exact = _Set(ctx, address_of(out))
+        if not has_room or not 0 < exact.rows < _MOST_ROWS:
+            return exact
+        out = ctypes.c_void_p()
+        ctx.check(
+            lib.spc_coords_create_outputs_reserved(
+                out, self.ptr, geometry, _more(exact.rows)
+            )
+        )
+        made = _Set(ctx, address_of(out))
+        ctx.check(lib.spc_coords_update(made.ptr, None, None, 0, None))
+        ctx.check(lib.spc_coords_check(made.ptr, None))
+        made.rows = exact.rows
+        ctx.check(lib.spc_coords_set_capacity(made.ptr, made.rows))
+        return made
+
+
+class _Tree:
+    """The sets and maps of a scene. Their memory was taken on the stream
+    `home`, and only scenes of this stream fill them anew."""
+
+    def __init__(self, root: _Set, home: Optional[int], has_room: bool) -> None:
+        self.root, self.home, self.has_room = root, home, has_room
+        self.idle = 0
+
+    def refill(self, address: int, rows: int) -> bool:
+        """Fills it from rows. False: these do not fit, and it is of no use."""
+        root, home = self.root, self.home
+        check = root.ctx.check
+        root.trim()
+        shelves = [s.shelf for s in root.everything()]
+        if any(t.is_shared for h in shelves for t in h.tables.values()):
+            check(lib.spc_ctx_synchronize(root.ctx.ptr))
+        check(lib.spc_coords_set_capacity(root.ptr, rows))
+        check(lib.spc_coords_update(root.ptr, address, None, rows, home))
+        root.derive(home)
+        if lib.spc_coords_check(root.ptr, home):
+            return False
+        root.rows = rows
+        root.settle(home)
+        for held in root.everything():
+            held.is_used = False
+        tables = [t for s in root.everything() for t in s.shelf.tables.values()]
+        for table in tables:
+            table.refill()
+        for table in tables:
+            table.check()
+        return True
+
+
+class Scene:
+    """Shared by all objects that use a tree; the last one leaves it.
+
+    The context holds the tree meanwhile. Else the collector could end the sets
+    of a tree together with the scene that is about to keep it.
+    """
+
+    def __init__(self, ctx: Context, tree: _Tree) -> None:
+        self.ctx, self.tree = ctx, tree
+        ctx.trees.add(tree)
+
+    def __del__(self) -> None:
+        self.ctx.keep(self.tree)
+
+
+class Coords:
+    """A set of voxels on a device, for one scene. `rows` is their number."""
+
+    def __init__(self, scene: Scene, held: _Set) -> None:
+        self.scene, self.held = scene, held
+        self.ctx, self.ptr, self.rows = held.ctx, held.ptr, held.rows
+
+    @classmethod
+    def of_rows(
+        cls,
+        ctx: Context,
+        address: int,
+        rows: int,
+        stream: Optional[int],
+        extent: Callable[[], Extent],
+    ) -> "Coords":
+        """The set of int32 rows (batch, x, y, z) at a device address, a
+        multiple of 16. `extent` tells the lowest and highest of each; it is
+        called only if there is at least one row. Waits for the stream.
+        InvalidError: two equal rows, or an extent that no key holds."""
+        while True:
+            try:
+                with ctx.calling():
+                    tree = _refilled(ctx, address, rows, stream)
+                    if tree is None:
+                        tree = _made(ctx, address, rows, stream, extent)
+                return cls(Scene(ctx, tree), tree.root)
+            except OutOfMemoryError:
+                if not ctx.spares:
+                    raise
+                ctx.spares.clear()
+
+    def outputs(self, geometry: Any) -> "Coords":
+        """The set of outputs of a spc_geometry. Waits for the device where it
+        is new."""
+        has_room = self.scene.tree.has_room
+        return Coords(self.scene, self.held.outputs(geometry, has_room))
+
+    def data(self) -> Optional[int]:
+        """The device address of a set of outputs: int32 [rows][4]."""
+        return lib.spc_coords_data(self.ptr)  # type: ignore[no-any-return]
+
+
+# ---- spare trees -------------------------------------------------------------
+
+
+def _refilled(
+    ctx: Context, address: int, rows: int, stream: Optional[int]
+) -> Optional[_Tree]:
+    """The smallest spare tree that has memory for these rows, filled from
+    them; None: there is none."""
+    spares: List[_Tree] = []
+    try:
+        # Other threads, and the collector, append at any time.
+        while True:
+            spares.append(ctx.spares.popleft())
+    except IndexError:
+        pass
+    fitting = [t for t in spares if t.home == stream and _fits(t, rows)]
+    chosen = min(
+        fitting, key=lambda t: (not t.has_room, t.root.reserved), default=None
+    )
+    for tree in spares:
+        tree.idle += 1
+        # Trees without room have served once there are others.
+        is_useful = tree.has_room or ctx.extents.get(tree.home) is None
+        if tree is not chosen and is_useful and tree.idle <= _MOST_IDLE:
+            ctx.spares.append(tree)
+    if chosen is None or not chosen.refill(address, rows):
+        return None
+    chosen.idle = 0
+    return chosen
+
+
+def _fits(tree: _Tree, rows: int) -> bool:
+    return 0 < rows <= tree.root.reserved
+
+
+def _made(
+    ctx: Context,
+    address: int,
+    rows: int,
+    stream: Optional[int],
+    extent: Callable[[], Extent],
+) -> _Tree:
+    """A new tree: fitting the first scene of a stream exactly, and with room
+    for others from the second one on."""
+    is_first = stream not in ctx.extents
+    if rows and not is_first and context.reuses() and rows < _MOST_ROWS:
+        root = _reserve(ctx, rows, stream, extent)
+        tree = None if root is None else _Tree(root, stream, True)
+        if tree is not None and tree.refill(address, rows):
+            return tree
+    out = ctypes.c_void_p()
+    ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows, stream))
+    if rows:
+        ctx.extents.setdefault(stream, None)
+    return _Tree(_Set(ctx, address_of(out)), stream, not is_first)
+
+
+def _reserve(
+    ctx: Context,
+    rows: int,
+    stream: Optional[int],
+    extent: Callable[[], Extent],
+) -> Optional[_Set]:
+    """An empty set with memory for rows like these and those before; None: the
+    extent is too wide for that."""
+    low, high = extent()
+    seen = ctx.extents[stream]
+    if seen is not None:
+        low = list(map(min, low, seen[0]))
+        high = list(map(max, high, seen[1]))
+    ctx.extents[stream] = (low, high)
+    wide = _widen(low, high)
+    if wide is None:
+        return None
+    options = new(_abi.spc_coords_options, capacity=_more(rows))
+    options.low[:], options.high[:] = wide
+    out = ctypes.c_void_p()
+    ctx.check(lib.spc_coords_create_reserved(out, ctx.ptr, options))
+    return _Set(ctx, address_of(out))
+
+
+def _more(rows: int) -> int:
+    """Room for a somewhat larger scene."""
+    return rows + rows // 4 + 1
+
+
+def _widen(low: List[int], high: List[int]) -> Optional[Extent]:
+    """The extent of an eighth more on each axis, and of all that the same bits
+    of a key can hold. None: negative batches, or too many bits."""
+    wide_low, wide_high, total = [], [], 0
+    for axis, (first, last) in enumerate(zip(low, high)):
+        if axis == 0:
+            first = min(first, 0)
+        guards = 2 * _HALO + (axis == 3) if axis else 0
+        span = last - first + 1
+        bits = (span + (span // 8 if axis else 0) + guards - 1).bit_length()
+        spare = (1 << bits) - guards - span
+        below = spare // 2 if axis else 0
+        wide_low.append(first - below)
+        wide_high.append(last + spare - below)
+        total += bits
+    if low[0] < 0 or total > _MOST_BITS:
+        return None
+    if min(wide_low) < -(2**31) or max(wide_high) >= 2**31:
+        return None
+    return wide_low, wide_high

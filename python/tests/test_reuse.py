@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New scenes in the memory of those that ended, on the cpu device."""
+
+import ctypes
+import unittest
+
+try:
+    import torch
+except ImportError:
+    raise unittest.SkipTest("PyTorch is not installed") from None
+
+import dense
+
+import spctune
+import spctune.spconv as spconv
+from spctune import _abi, context, maps, nn, ops, pooling
+
+libc = ctypes.CDLL(None)
+libc.aligned_alloc.restype = ctypes.c_void_p
+libc.aligned_alloc.argtypes = [ctypes.c_size_t] * 2
+libc.free.argtypes = [ctypes.c_void_p]
+counted = []  # the bytes of each allocation of the library
+hooks = []
+
+
+def counting_hook(device):
+    hook = _abi.spc_memory_hook(ordered=True)
+
+    def alloc(size, stream, _):
+        counted.append(size)
+        return libc.aligned_alloc(256, (size + 255) // 256 * 256)
+
+    def free(memory, size, stream, _):
+        libc.free(memory)
+
+    hook.alloc, hook.free = type(hook.alloc)(alloc), type(hook.free)(free)
+    hooks.append(hook)
+    return hook
+
+
+def allocations(call, *arguments):
+    """What a call returns, and how many allocations it makes."""
+    before = len(counted)
+    return call(*arguments), len(counted) - before
+
+
+def setUpModule():
+    context._contexts.pop("cpu", None)  # the next one has the hook
+    context.memory_hooks["cpu"] = counting_hook
+
+
+def tearDownModule():
+    del context.memory_hooks["cpu"]
+
+
+class Model(torch.nn.Module):
+    """Submanifold, two strided levels, a pooling, and back."""
+
+    def __init__(self, **how):
+        super().__init__()
+        self.first = nn.Conv3d(8, 16)
+        self.down = nn.Conv3d(16, 16, 2, stride=2, **how)
+        self.wide = nn.Conv3d(16, 16, 3, stride=2, padding=1, rule="footprint")
+        self.back = nn.InverseConv3d(16, 8, 3)
+        self.up = nn.InverseConv3d(16, 8, 2)
+
+    def forward(self, features, coords, shape=None):
+        x = spctune.SparseTensor(features, coords, shape)
+        y = self.first(x)
+        z = self.down(y)
+        w = self.wide(z)
+        m, _ = ops.kernel_map(x.coords, "conv,k=2,stride=2,rule=floor")
+        pooled = pooling.pool(y.features, m, m.words, m.rows_out, "max")
+        back = self.back(w, z)
+        return (
+            self.up(z, y).features.sum()
+            + (back.features * pooled[:, :8][: len(back)]).sum()
+            + w.features.square().sum()
+        )
+
+
+def scenes(sizes, extent=24, batches=2):
+    return [
+        dense.scene(rows, extent, batches, seed)
+        for seed, rows in enumerate(sizes)
+    ]
+
+
+def step(model, coords, shape=None):
+    """The loss and all gradients of a step on a new tensor of voxels."""
+    torch.manual_seed(len(coords))
+    model.zero_grad(set_to_none=True)
+    x = torch.randn(len(coords), 8, requires_grad=True)
+    loss = model(x, coords.clone(), shape)
+    loss.backward()
+    grads = [p.grad for p in model.parameters()]
+    return [loss.detach(), x.grad, *grads]
+
+
+class Reuse(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        spctune.empty_cache()
+        context.Context.get("cpu").extents.clear()
+        self.addCleanup(spctune.options, reuse=True)
+
+    def both(self, model, all_scenes, shapes=None):
+        """The steps with and without reuse are equal bit by bit. Returns the
+        allocations of each step with reuse."""
+        counts, results = [], {}
+        for reuse in (False, True):
+            spctune.options(reuse=reuse)
+            results[reuse] = []
+            for i, coords in enumerate(all_scenes):
+                shape = shapes[i] if shapes else None
+                got, n = allocations(step, model, coords, shape)
+                results[reuse].append(got)
+                if reuse:
+                    counts.append(n)
+        for got, want in zip(results[True], results[False]):
+            for a, b in zip(got, want):
+                self.assertTrue(torch.equal(a, b))
+        return counts
+
+    def test_nothing_is_allocated_for_a_similar_scene(self):
+        sizes = [900, 850, 880, 870, 910, 840]
+        counts = self.both(Model(), scenes(sizes))
+        self.assertGreater(counts[0], 20)
+        self.assertEqual(counts[3:], [0, 0, 0])
+
+    def test_a_larger_scene_gets_more_memory(self):
+        counts = self.both(Model(), scenes([300, 310, 305, 2000, 1990, 1995]))
+        self.assertGreater(counts[3], 20)
+        self.assertEqual(counts[5], 0)
+
+    def test_scenes_elsewhere(self):
+        """Beyond the extent of the first ones, negative, and more batches."""
+        moved = scenes([600, 610, 605, 600, 610, 605])
+        for i, coords in enumerate(moved):
+            coords[:, 1:] += (-1) ** i * 40 * i
+        moved[4][:, 0] += 3
+        self.both(Model(), moved)
+
+    def test_shapes_that_differ_are_one_geometry(self):
+        all_scenes = scenes([700] * 6)
+        shapes = [[40 + i, 50, 60 - i] for i in range(6)]
+        model = Model(rule="footprint")
+        counts = self.both(model, all_scenes, shapes)
+        self.assertEqual(counts[-1], 0)
+        # The end of a shape that cuts off voxels still does so.
+        x = spctune.SparseTensor(
+            torch.ones(len(all_scenes[0]), 16), all_scenes[0].clone(), [23] * 3
+        )
+        y = model.down(x)
+        inside = all_scenes[0][(all_scenes[0][:, 1:] < 22).all(1)]
+        want = torch.unique(inside // torch.tensor([1, 2, 2, 2]), dim=0)
+        self.assertEqual(y.coords.tolist(), want.tolist())
+
+    def test_maps_that_are_held_keep_their_voxels(self):
+        coords = scenes([400, 390, 380, 370, 360])
+        words = "conv,k=2,stride=2,rule=floor"
+        held = [ops.kernel_map(c.clone(), words)[0] for c in coords]
+        again = [ops.kernel_map(c.clone(), words)[0] for c in coords]
+        for one, other, c in zip(held, again, coords):
+            self.assertEqual(one.rows_in, len(c))
+            self.assertEqual(one.pairs(), len(c))
+            self.assertEqual(other.pairs(), len(c))
+            self.assertNotEqual(one.relation.fine.ptr, other.relation.fine.ptr)
+
+    def test_equal_voxels_are_refused_and_the_next_scene_runs(self):
+        model, good = Model(), scenes([300, 300, 300])
+        for coords in good:
+            step(model, coords)
+        bad = good[0].clone()
+        bad[7] = bad[3]
+        with self.assertRaisesRegex(
+            spctune.InvalidError, "rows 3 and 7 have the same coordinate"
+        ):
+            step(model, bad)
+        self.both(model, good)
+
+    def test_unused_maps_are_dropped(self):
+        coords = scenes([300] * 6)
+        wide, narrow = nn.Conv3d(8, 8, 5), nn.Conv3d(8, 8, 3)
+        x = torch.randn(300, 8)
+
+        def maps_after(layer, voxels):
+            layer(spctune.SparseTensor(x[: len(voxels)], voxels))
+            return len(voxels._spctune.coords.held.shelf.tables)
+
+        tables = [
+            maps_after(wide if i < 3 else narrow, c.clone())
+            for i, c in enumerate(coords)
+        ]
+        # The fourth scene has the map of the third one and its own.
+        self.assertEqual(tables, [1, 1, 1, 2, 1, 1])
+
+    def test_spares_are_few_and_can_be_freed(self):
+        held = [ops.kernel_map(c, "subm,k=3")[0] for c in scenes([100] * 9)]
+        for m in held:
+            m.relation.table(maps.geometry_of(m.words).geometry, False, None)
+        del held, m
+        cpu = context.Context.get("cpu")
+        self.assertEqual(len(cpu.spares), 4)
+        spctune.empty_cache()
+        self.assertEqual(len(cpu.spares), 0)
+        spctune.options(reuse=False)
+        ops.kernel_map(scenes([100])[0], "subm,k=3")
+        self.assertEqual(len(cpu.spares), 0)
+
+    def test_no_voxels(self):
+        model = nn.Conv3d(8, 8)
+        for rows in (50, 60, 0, 55, 0, 45):
+            coords = dense.scene(rows, 9)
+            x = spctune.SparseTensor(torch.randn(len(coords), 8), coords)
+            self.assertEqual(len(model(x)), len(coords))
+
+    def test_spconv_trains_without_an_allocation(self):
+        net = spconv.SparseSequential(
+            spconv.SubMConv3d(8, 16, 3, indice_key="a"),
+            spconv.SparseConv3d(16, 16, 3, 2, 1, indice_key="b"),
+            spconv.SparseInverseConv3d(16, 8, 3, indice_key="b"),
+        )
+
+        def train(coords):
+            x = spconv.SparseConvTensor(
+                torch.randn(len(coords), 8), coords.clone(), [24] * 3, 2
+            )
+            net(x).features.sum().backward()
+
+        counts = [
+            allocations(train, c)[1] for c in scenes([760, 800, 790, 770, 780])
+        ]
+        self.assertEqual(counts[3:], [0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()
