@@ -29,6 +29,7 @@ static bool is_word_byte(char c)
            c == ':';
 }
 
+/* The length of the word at the beginning of a text. */
 static size_t word_length(const char *text)
 {
     size_t length = 0;
@@ -56,6 +57,7 @@ static void set_value(spc__attr *attr, const char *value, size_t length)
         &attr->number, (spc__span){attr->text, length}, INT64_MIN, INT64_MAX);
 }
 
+/* Appends an attribute without a value. The caller has checked that it fits. */
 static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)
 {
     spc__attr *attr = &attrs->at[attrs->count++];
@@ -141,6 +143,7 @@ void spc__attrs_format(spc__buf *out, const spc__attrs *attrs)
     }
 }
 
+/* Like find(), for a name within a longer text. */
 static bool has_name(const spc__attrs *attrs, const char *name, size_t length)
 {
     for (int i = 0; i < attrs->count; i++)

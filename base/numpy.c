@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The largest count that is taken. Products of it with an element's bytes are
+ * checked (check_size). */
 static const int64_t most = (int64_t)1 << 52;
 /* Limits a field's bytes and repeats, so that their sums cannot overflow. */
 static const int64_t most_repeats = 1 << 16;
@@ -83,6 +85,7 @@ static bool take_count(int64_t *out, const char **at)
     return true;
 }
 
+/* Reads True or False. */
 static bool take_bool(bool *out, const char **at)
 {
     skip_spaces(at);
@@ -110,6 +113,8 @@ static const struct {
     {'m', "its elements are times"},
 };
 
+/* The types that NumPy has of numbers: b1, i and u of 1 to 8 bytes, f of 2 to
+ * 8. */
 static bool is_number(char kind, int64_t bytes)
 {
     bool is_size = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* owner.c - checks a file, the files next to it and all folders above them. */
 #include "base/owner.h"
 
 #include "base/error.h"

@@ -18,6 +18,7 @@ static bool is_stale(const char *template_name, const char *hash, void *payload)
            strcmp(now, hash) != 0;
 }
 
+/* Reports the fate of a record to the user's function. */
 static spc_status tell(spc__fate fate, const char *record, const char *reason,
                        int64_t line, void *payload)
 {
@@ -27,6 +28,7 @@ static spc_status tell(spc__fate fate, const char *record, const char *reason,
     return to->each != NULL ? to->each(&change, to->payload) : SPC_OK;
 }
 
+/* Describes this context to the database. */
 static spc__exchange make_exchange(spc_ctx *ctx, spc_db_exchange *to)
 {
     return (spc__exchange){.trusts = ctx->trusts_layers,
@@ -85,6 +87,8 @@ spc_status spc_db_export(int64_t *damaged, spc_ctx *ctx, spc_db_what what,
                          void *payload)
 {
     int64_t unwanted;
+    /* ISO C cannot convert a function pointer to void *, so another pointer is
+     * checked in its place. */
     spc_status status = spc__ctx_need_database(ctx, __func__, "write",
                                                write != NULL ? __func__ : NULL);
 

@@ -44,6 +44,7 @@ spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx, const char *path,
     return status;
 }
 
+/* If this library lacks the template, the record's age is unknown. */
 static bool is_stale(const char *template_name, const char *hash, void *payload)
 {
     char now[SPC__SHA256_HEX];

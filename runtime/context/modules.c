@@ -98,6 +98,8 @@ void spc__modules_free(spc__modules *modules, spc__device *device)
     free(modules);
 }
 
+/* Modules are looked up when plans are made and not when they run, so a walk
+ * will do. */
 spc__loaded *spc__modules_find(const spc__modules *modules,
                                const char *artefact)
 {
@@ -199,6 +201,8 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
                            const spc__code *code, const char *name,
                            size_t shared_bytes)
 {
+    /* NULL if the code was unloaded meanwhile. The kernel is then not
+     * remembered. */
     spc__loaded *entry = spc__modules_find(ctx->modules, code->artefact);
     spc_status status;
 

@@ -73,6 +73,7 @@ bool spc__map_choice(spc__attrs *config, spc_ctx *ctx,
     spc_error error = {0};
     bool found;
 
+    /* On the heap, as a choice has more than 10 KiB. */
     if (ctx->cache == NULL || (choice = malloc(sizeof *choice)) == NULL)
         return false;
     found = find_record(choice, ctx, geometry, inverse);

@@ -16,6 +16,7 @@ struct spc_scene {
 
 spc_status spc__scene_check_memory(int64_t rows, spc_error *error)
 {
+    /* 16 bytes for the coordinates, and as many for the sort keys. */
     enum { ROW_BYTES = 32 };
     double machine =
         (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);

@@ -22,6 +22,7 @@ spc_status spc__cuda_alloc(spc__device *device, void **out, size_t bytes,
         return status;
     }
     snprintf(what, sizeof what, "allocate %zu bytes on %s", bytes, d->info.id);
+    /* The driver refuses 0 bytes, while an empty set is valid. */
     status = spc__cuda_check(
         &d->api, d->api.MemAlloc(&memory, bytes ? bytes : 1), error, what);
     if (status == SPC_OK)

@@ -66,6 +66,8 @@ void spc__host_dealloc(spc__device *device, void *memory)
         free(memory);
 }
 
+/* Work on these devices ends before its call returns. Streams are ignored, and
+ * there is nothing to wait for. */
 spc_status spc__host_copy(spc__device *device, void *to, const void *from,
                           size_t bytes, void *stream, spc_error *error)
 {
@@ -144,6 +146,7 @@ spc_status spc__host_fail_kernel(const char *name, spc_error *error)
                      "the compiled code has no kernel '%s'", name);
 }
 
+/* Under the lock, as two threads may find kernels of one module. */
 void spc__host_keep(spc__device *device, spc__module *module,
                     spc__host_kernel *kernel)
 {

@@ -145,6 +145,7 @@ bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b)
 
 bool spc__net_set_is_late(const spc_net *net, int set)
 {
+    /* Sets are made from earlier ones, so the recursion ends. */
     const spc__net_set *s = &net->sets[set];
 
     for (int i = 0; i < s->sources; i++)

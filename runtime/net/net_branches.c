@@ -499,8 +499,7 @@ static spc_status join_lanes(lanes *l, void *stream)
     return count > 0 ? depend_on(l, count, stream) : SPC_OK;
 }
 
-/* Puts each layer after the works that it needs, so that others may run beside
- * it. */
+/* Puts each layer after the works that it needs. Others may run beside it. */
 static spc_status run_side_by_side(spc_net_plan *plan,
                                    const spc_net_buffers *buffers, void *stream)
 {

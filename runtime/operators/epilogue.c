@@ -262,7 +262,7 @@ static const char form[] =
     "scale and bias first, then one of relu, leaky, sigmoid, silu, gelu, elu "
     "and add in either order, as in scale+bias+relu+add";
 
-/* Parses one word of the list. `stage` is the last kind of word read. */
+/* The last kind of word that was read. */
 enum { NOTHING, SCALED, BIASED, REST };
 
 /* Takes one word of an epilogue, if its order permits it here. */

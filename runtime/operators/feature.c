@@ -13,6 +13,8 @@
 
 const char *const spc__reduction_names[] = {"max", "mean", "sum", NULL};
 const char *const spc__bev_order_names[] = {"zyx", "xyz", "volume", NULL};
+/* For each order, the axis that becomes channels and the two axes of a
+ * plane. */
 const int spc__bev_axes[][3] = {{2, 1, 0}, {2, 0, 1}, {0, 1, 2}};
 
 /* ---- rules --------------------------------------------------------------- */

@@ -45,6 +45,7 @@ static int64_t cells(const spc_feature *f)
     return (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 }
 
+/* A thread for each cell, as every element is written once, zeros included. */
 static int64_t by_cells(const spc_feature *f, const spc__feature_sizes *s)
 {
     return s->batches * cells(f);

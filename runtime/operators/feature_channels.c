@@ -31,12 +31,15 @@ static int64_t repeat_outputs(const spc_feature *f)
     return (int64_t)f->channels * f->by;
 }
 
+/* Every channel of a group gets the gradient of the group's sum. That of a mean
+ * also has a factor, so it has kernels of its own. */
 static void turn_sum(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_REPEAT, out->channels / out->by,
                         out->by);
 }
 
+/* The gradients of equal channels add up. */
 static void turn_repeat(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_GROUPSUM, out->channels * out->by,

@@ -8,6 +8,7 @@
 #include "operators/epilogue.h"
 #include "operators/feature.h"
 
+/* Refuses "none", with which the operator would only copy. */
 static spc_status check_activation(const spc_feature *f, spc_error *error)
 {
     if (f->activation != SPC_ACT_NONE)
@@ -18,11 +19,13 @@ static spc_status check_activation(const spc_feature *f, spc_error *error)
                      spc__feature_row_of(f->op)->word);
 }
 
+/* Both operands get the gradient as it is, and a repeat by 1 is a copy. */
 static void turn_add(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_REPEAT, out->channels, 1);
 }
 
+/* The gradient of an activation is an operator of two inputs, x and dy. */
 static void turn_act(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_ACTGRAD, out->channels, out->by);
@@ -42,6 +45,7 @@ static const spc__feature_launches sums = {
     {{"spc_channels", true, spc__by_row_parts, SPC__PAIR_BYTES},
      {"spc_sums", false, spc__by_sums, 0}}};
 
+/* The sums for scale and shift, of each part of the rows. */
 static void affine_arrays(spc__feature_arrays *out, const spc_feature *f,
                           const spc__feature_sizes *s)
 {

@@ -97,6 +97,7 @@ static int64_t unslice_outputs(const spc_feature *f)
     return f->channels / spc_geometry_offset_count(&f->geometry);
 }
 
+/* The gradient of a maximum is an un-pooling, and not a pass of the pooling. */
 static bool is_no_maximum(const spc_feature *f)
 {
     return f->reduction != SPC_REDUCE_MAX;
@@ -143,6 +144,8 @@ static const spc__feature_launches pool_back_counted = {
 static const spc__feature_launches slices = {
     "feature_slices", "feature_cpu", {{"spc_slices", true, spc__by_pieces, 0}}};
 
+/* The gradient of a mean divides by the number of inputs that each output
+ * had. */
 static bool pool_counts(const spc_feature *f)
 {
     return f->reduction == SPC_REDUCE_MEAN;

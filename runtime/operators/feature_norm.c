@@ -8,6 +8,7 @@
 #include "operators/feature.h"
 #include <math.h>
 
+/* Checks eps. */
 static spc_status check_layer(const spc_feature *f, spc_error *error)
 {
     if (!(f->eps >= 0) || isinf(f->eps))
@@ -16,6 +17,7 @@ static spc_status check_layer(const spc_feature *f, spc_error *error)
     return SPC_OK;
 }
 
+/* Checks eps, and that groups divide the channels. */
 static spc_status check_group(const spc_feature *f, spc_error *error)
 {
     spc_status status = check_layer(f, error);
@@ -35,6 +37,7 @@ static void set_norm(spc__attrs *out, const spc_feature *f)
     spc__feature_set_activation(out, f);
 }
 
+/* A gradient reads the inputs, whose mean and variance it finds again. */
 static bool always(const spc_feature *f)
 {
     (void)f;
@@ -43,6 +46,7 @@ static bool always(const spc_feature *f)
 
 /* ---- launches ------------------------------------------------------------ */
 
+/* A warp for each group of each batch element. */
 static int64_t by_groups(const spc_feature *f, const spc__feature_sizes *s)
 {
     return s->batches * f->groups * SPC__WARP;

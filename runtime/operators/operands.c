@@ -74,6 +74,7 @@ static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
 void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                    int64_t rows_in, int64_t rows_out)
 {
+    /* In 64 bits: offsets times channels may exceed an int. */
     int64_t taps = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
     bool adds = conv->add != SPC_ADD_NONE;
     spc_dtype type = spc__conv_out(conv);

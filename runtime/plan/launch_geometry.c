@@ -163,6 +163,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     out->clear = clear != 0;
     out->pdl = pdl != 0;
     out->atomics = atomics != 0;
+    /* Found by the plan, which knows the device. */
     out->persistent = 0;
     out->blocks_per_sm = (int)per_sm;
     out->gradient = gradient;

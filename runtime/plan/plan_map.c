@@ -109,6 +109,8 @@ size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
     return sum;
 }
 
+/* A gradient that is wanted in KRSC is first computed in RSCK behind the
+ * workspace, and then transposed. */
 size_t spc__plan_whole_bytes(const spc_plan *plan, size_t work)
 {
     return plan->is_krsc
@@ -173,6 +175,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
     return status == SPC_OK ? spc__binding_attach(plan, map, error) : status;
 }
 
+/* Fills again what spc_map_prepare() made, for timing. */
 spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
