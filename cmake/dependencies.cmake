@@ -46,6 +46,25 @@ endfunction()
 spc_use_package(SPC_WITH_ZSTD zstd zstd.h)
 spc_use_package(SPC_WITH_SODIUM sodium sodium.h)
 
+# Optional: laszip, which reads compressed LAS files.
+option(SPC_LASZIP "Use laszip where it is" ON)
+add_library(spc_laszip INTERFACE)
+if(NOT SPC_RUNTIME_ONLY)
+  if(SPC_STATIC)
+    set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  endif()
+  find_path(LASZIP_INCLUDE laszip/laszip_api.h)
+  find_library(LASZIP_LIBRARY NAMES laszip laszip3)
+  unset(CMAKE_FIND_LIBRARY_SUFFIXES)
+  if(SPC_LASZIP AND LASZIP_INCLUDE AND LASZIP_LIBRARY)
+    target_include_directories(spc_laszip SYSTEM INTERFACE ${LASZIP_INCLUDE})
+    target_link_libraries(spc_laszip INTERFACE ${LASZIP_LIBRARY})
+    target_compile_definitions(spc_laszip INTERFACE SPC_WITH_LASZIP)
+  else()
+    message(STATUS "laszip: not used; .laz files are refused")
+  endif()
+endif()
+
 # CUDA's driver and NVRTC are opened at run time; nothing is linked. This
 # check only reports at configure time what this machine supports.
 find_library(NVRTC_FOUND nvrtc

@@ -2,6 +2,8 @@
 spc_suite(scene)
 # Some again on recorded scans, which are not part of the sources.
 spc_run_suite(scene_scenes scene scenes)
+# Every format of points, cut and changed.
+spc_suite(point_files)
 spc_suite(oracle)
 spc_suite(relation)
 # Each allocation fails once.

@@ -23,6 +23,14 @@ extern "C" {
  *                     others; or integer voxels (3: x y z; 4: batch x y z); or
  *                     records with fields x, y, z and perhaps batch
  *   FILE.ply@VOXEL    vertices of an ascii or binary PLY file
+ *   FILE.pcd@VOXEL    a PCD file: ascii, binary, or compressed
+ *   FILE.las@VOXEL    a LAS file of version 1.0 to 1.4: x y z, intensity,
+ *                     return number, number of returns, classification, and
+ *                     what it has of GPS time, red green blue, infrared
+ *   FILE.laz@VOXEL    the same, compressed; SPC_EUNSUPPORTED where the library
+ *                     was built without laszip
+ *   FILE.xyz@VOXEL    text with a point in each line, also .txt and .csv:
+ *                     x y z and others, or columns that a first line names
  *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
  *   gen:room,seed=1@0.02             a generated furnished room
@@ -30,15 +38,17 @@ extern "C" {
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
  * under the floor rule, coordinates divided by 2^N and rounded down; after a
- * .bin or .npy file ",columns=C": how many numbers a row has, or what they are,
- * by a letter for each: x, y, z, b (batch) and any others, as in xyzir.
+ * .bin, .npy or text file ",columns=C": how many numbers a row has, or what
+ * they are, by a letter for each: x, y, z, b (batch) and any others, as in
+ * xyzir.
  * Suffixes may be in capitals.
  *
  * A .bin file whose columns are not stated is tested: SPC_EFORMAT if another
  * number of columns fits much better. The test sees nothing where all columns
  * have the same distribution. A file of no bytes is a scene of no voxels.
  * Points with a coordinate that is NaN or infinite are left out and counted
- * (spc_scene_describe).
+ * (spc_scene_describe). A file that ends early, or whose header announces
+ * other points than it has, is refused as a whole.
  *
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
  * specification gives the same scene on every machine. SPC_ENOTFOUND,
@@ -58,7 +68,7 @@ typedef struct spc_point_rows {
 
 /*
  * Reads the points of FILE or FILE,columns=C as spc_scene_load reads them, the
- * first `columns` numbers of each; NaNs and all. A .bin file whose columns are
+ * first `columns` numbers of each as fp32; NaNs and all. A .bin file whose columns are
  * not stated is expected to have `columns`. SPC_EINVAL: it has fewer;
  * SPC_EUNSUPPORTED: a batch element is not 0; and what spc_scene_load returns.
  * The caller releases *out.

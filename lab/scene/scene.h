@@ -135,6 +135,15 @@ spc_status spc__scene_read_npy(spc__rows *to, const spc__scene_file *file,
                                spc_error *error);
 spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
                                spc_error *error);
+spc_status spc__scene_read_pcd(spc__rows *to, const spc__scene_file *file,
+                               spc_error *error);
+spc_status spc__scene_read_las(spc__rows *to, const spc__scene_file *file,
+                               spc_error *error);
+spc_status spc__scene_read_text(spc__rows *to, const spc__scene_file *file,
+                                spc_error *error);
+
+/* Refuses columns that are stated for a format that has names of its own. */
+spc_status spc__fail_columns(const spc__scene_file *file, spc_error *error);
 
 /*
  * True if the first `length` characters end in the suffix of a known format, in

@@ -21,6 +21,12 @@ static const struct format {
     {".bin", spc__scene_read_raw},
     {".npy", spc__scene_read_npy},
     {".ply", spc__scene_read_ply},
+    {".pcd", spc__scene_read_pcd},
+    {".las", spc__scene_read_las},
+    {".laz", spc__scene_read_las},
+    {".xyz", spc__scene_read_text},
+    {".txt", spc__scene_read_text},
+    {".csv", spc__scene_read_text},
 };
 
 static const struct format *find_format(const char *path, size_t length)
@@ -37,6 +43,13 @@ static const struct format *find_format(const char *path, size_t length)
 bool spc__scene_has_suffix(const char *path, size_t length)
 {
     return find_format(path, length) != NULL;
+}
+
+spc_status spc__fail_columns(const spc__scene_file *file, spc_error *error)
+{
+    return spc__fail(error, SPC_EINVAL,
+                     "'%s' names its columns itself: drop the columns=",
+                     file->path);
 }
 
 /* ---- opening ------------------------------------------------------------- */

@@ -9,25 +9,24 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "base/text/names.h"
+#include "lab/scene/cell.h"
+#include "lab/scene/lines.h"
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ELEMENTS = 16, MOST_PROPERTIES = 128, MOST_LIST = 1 << 24 };
 
-typedef enum ply_type { NONE, I8, U8, I16, U16, I32, U32, F32, F64 } ply_type;
-
-/* By ply_type from I8 on, then the other names of the same types. */
+/* By spc__cell from I8 on, then the other names of the same types. */
 static const char *const type_names[] = {
     "char",  "uchar",  "short",   "ushort",  "int",   "uint",
     "float", "double", "int8",    "uint8",   "int16", "uint16",
     "int32", "uint32", "float32", "float64", NULL};
-
-static const int type_bytes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
+enum { TYPES = 8 };
 
 typedef struct ply_property {
-    ply_type count; /* type of a list's count, or NONE */
-    ply_type type;
+    spc__cell count; /* type of a list's count, or SPC__CELL_NONE */
+    spc__cell type;
     /* column in a row: 0, 1, 2 are a vertex's x, y, z; -1: not read */
     int column;
 } ply_property;
@@ -88,11 +87,12 @@ static bool next_line(ply *p, header_line *line)
     return true;
 }
 
-static ply_type find_type(spc__span name)
+static spc__cell find_type(spc__span name)
 {
     int index = spc__name_find(type_names, name);
 
-    return index < 0 ? NONE : (ply_type)(I8 + index % F64);
+    return index < 0 ? SPC__CELL_NONE
+                     : (spc__cell)(SPC__CELL_I8 + index % TYPES);
 }
 
 static spc_status read_format(ply *p, const header_line *line, spc_error *error)
@@ -139,11 +139,12 @@ static spc_status read_element(ply *p, const header_line *line,
 /* Columns 0 to 2 are x, y and z; others follow as long as there is room. */
 static int find_column(ply *p, spc__span name)
 {
-    for (int axis = 0; axis < 3; axis++)
-        if (name.length == 1 && name.at[0] == "xyz"[axis]) {
-            p->has_axis[axis] = true;
-            return axis;
-        }
+    int axis = spc__axis_of(name);
+
+    if (axis >= 0 && !p->has_axis[axis]) {
+        p->has_axis[axis] = true;
+        return axis;
+    }
     return p->columns < SPC__COLUMNS_MOST ? p->columns++ : -1;
 }
 
@@ -152,7 +153,7 @@ static spc_status read_property(ply *p, const header_line *line,
 {
     bool is_list = spc__span_is(line->words[1], "list");
     spc__span name = line->words[is_list ? 4 : 2];
-    ply_property property = {NONE, NONE, -1};
+    ply_property property = {SPC__CELL_NONE, SPC__CELL_NONE, -1};
 
     if (p->element_count == 0)
         return bad_header(p, error, "has a property before any element");
@@ -161,8 +162,9 @@ static spc_status read_property(ply *p, const header_line *line,
     property.type = find_type(line->words[is_list ? 3 : 1]);
     if (is_list)
         property.count = find_type(line->words[2]);
-    if (property.type == NONE || name.length == 0 ||
-        (is_list && (property.count == NONE || property.count >= F32)))
+    if (property.type == SPC__CELL_NONE || name.length == 0 ||
+        (is_list &&
+         (property.count == SPC__CELL_NONE || property.count >= SPC__CELL_F32)))
         return bad_header(p, error,
                           "is not a property: expected 'property float x' or "
                           "'property list uchar int NAME'");
@@ -216,43 +218,14 @@ static spc_status read_header(ply *p, spc_error *error)
 
 /* ---- values -------------------------------------------------------------- */
 
-static double decode(ply_type type, uint64_t bits)
-{
-    uint32_t low = (uint32_t)bits;
-    float narrow;
-    double wide;
-
-    switch (type) {
-    case I8:
-        return (int8_t)bits;
-    case I16:
-        return (int16_t)bits;
-    case I32:
-        return (int32_t)low;
-    case F32:
-        memcpy(&narrow, &low, sizeof(narrow));
-        return narrow;
-    case F64:
-        memcpy(&wide, &bits, sizeof(wide));
-        return wide;
-    default:
-        return low;
-    }
-}
-
 /* False if the file ends before the value does. */
-static bool read_binary(double *out, ply *p, ply_type type)
+static bool read_binary(double *out, ply *p, spc__cell type)
 {
-    int bytes = type_bytes[type];
-    uint64_t bits = 0;
+    int bytes = spc__cell_bytes(type);
 
     if (p->end - p->at < bytes)
         return false;
-    for (int i = 0; i < bytes; i++) {
-        int place = p->format == BIG ? bytes - 1 - i : i;
-        bits |= (uint64_t)(unsigned char)p->at[i] << 8 * place;
-    }
-    *out = decode(type, bits);
+    *out = spc__cell_read(type, p->at, p->format == BIG);
     p->at += bytes;
     return true;
 }
@@ -266,7 +239,7 @@ static bool is_space(char c)
  * False at a word that is not a number, or at the end. A float of an ascii file
  * is rounded to float, so that both forms of a file give the same scene.
  */
-static bool read_ascii(double *out, ply *p, ply_type type)
+static bool read_ascii(double *out, ply *p, spc__cell type)
 {
     char *stop;
     while (p->at < p->end && is_space(*p->at))
@@ -274,13 +247,13 @@ static bool read_ascii(double *out, ply *p, ply_type type)
     *out = strtod_l(p->at, &stop, p->plain);
     if (stop == p->at || stop > p->end || (stop < p->end && !is_space(*stop)))
         return false;
-    if (type == F32)
+    if (type == SPC__CELL_F32)
         *out = (float)*out;
     p->at = stop;
     return true;
 }
 
-static bool read_value(double *out, ply *p, ply_type type)
+static bool read_value(double *out, ply *p, spc__cell type)
 {
     return p->format == ASCII ? read_ascii(out, p, type)
                               : read_binary(out, p, type);
@@ -305,7 +278,7 @@ static spc_status read_row(double *numbers, ply *p, const ply_element *element,
     for (int i = 0; i < element->properties; i++) {
         const ply_property *property = &p->properties[element->first + i];
         double value;
-        bool good = property->count != NONE
+        bool good = property->count != SPC__CELL_NONE
                         ? skip_list(p, property)
                         : read_value(&value, p, property->type);
         if (!good)
@@ -375,9 +348,7 @@ spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
     if (status != SPC_OK)
         return status;
     if (file->columns.count > 0)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "'%s' names its columns itself: drop the columns=", file->path);
+        return spc__fail_columns(file, error);
     p.plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (p.plain == (locale_t)0)
         return spc__fail(error, SPC_ENOMEM, "cannot make the C locale");

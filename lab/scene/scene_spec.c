@@ -118,8 +118,9 @@ spc_status spc__scene_spec_read(spc__scene_spec *out, const char *spec,
                          "FILE.bin@0.05 or gen:shell,r=256");
     if (!out->is_file && strncmp(spec, "gen:", 4) != 0)
         return spc__fail(error, SPC_EINVAL,
-                         "'%s' is not a scene: expected a file .bin, .npy or "
-                         ".ply, or gen:NAME",
+                         "'%s' is not a scene: expected a file .bin, .npy, "
+                         ".ply, .pcd, .las, .laz, .xyz, .txt or .csv, or "
+                         "gen:NAME",
                          spec);
     return split(out, spec, out->is_file ? length : generator_length(spec),
                  error);
