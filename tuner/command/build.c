@@ -48,6 +48,8 @@ struct summary {
     double slowest_ms, total_ms;
 };
 
+/* Counts the trials by their fate. Defaults are built even if they spill, so
+ * these are counted apart. */
 static struct summary summarise(const trials *found)
 {
     struct summary sum = {0};
@@ -203,6 +205,7 @@ static spc_status list_chosen(cli_list *out, const struct args *args,
 
 /* ---- one layer for one target -------------------------------------------- */
 
+/* Builds the candidates of a layer for one target; NULL: the device's own. */
 static spc_status build_target(cli_job *job, const spc_conv *layer,
                                const char *text, const char *target)
 {

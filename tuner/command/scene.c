@@ -29,6 +29,7 @@ struct facts {
     double alone;      /* share of voxels without neighbours */
 };
 
+/* The least and the largest coordinate of each axis, the batch included. */
 static void find_extent(struct facts *out, const spc_scene *scene)
 {
     const int32_t *at = spc_scene_coords(scene);
@@ -49,6 +50,7 @@ static double ratio(int64_t part, int64_t whole)
 
 /* ---- figures ------------------------------------------------------------- */
 
+/* Voxels whose only neighbour is the voxel itself. */
 static int64_t count_alone(const spc_relation *r)
 {
     int64_t alone = 0;
@@ -115,6 +117,7 @@ struct sink {
     int threads;
 };
 
+/* Adds the facts of a scene by itself. */
 static spc_status look_at(struct sink *to, const spc_scene *scene)
 {
     struct facts facts = {.rows = spc_scene_rows(scene)};
@@ -155,6 +158,7 @@ static void add_layer(struct sink *to, const spc_scene *scene,
     spc__json_end_object(json);
 }
 
+/* Adds the relation of a layer on a scene. */
 static spc_status look_at_layer(struct sink *to, const spc_scene *scene,
                                 const spc_conv *conv)
 {
@@ -172,6 +176,7 @@ static spc_status look_at_layer(struct sink *to, const spc_scene *scene,
 
 /* ---- the command --------------------------------------------------------- */
 
+/* All layers are read before the first scene is loaded, which may take long. */
 static spc_status read_layers(spc_conv **out, const cli_list *texts)
 {
     spc_error error = {0};
@@ -258,6 +263,7 @@ static spc_status run(cli *self, void *payload)
         status = print_all(&scenes, layers, args->layers.count, &self->globals);
         if (status == SPC_OK && args->output != NULL)
             status = write_voxels(args->output, scenes.at[0]);
+        /* After an interrupt a thread may still read a scene. */
         if (status != SPC_EINTERRUPTED)
             free_scenes(&scenes);
     }

@@ -45,6 +45,7 @@ static bool is_one_kind(const char *a, const char *b)
     }
 }
 
+/* Counts a refusal by its kind; kinds beyond the room are dropped. */
 static void count_reason(row *r, const char *note)
 {
     int i = 0;
@@ -58,6 +59,8 @@ static void count_reason(row *r, const char *note)
     r->reasons[i].count++;
 }
 
+/* A refusal without a configuration is the template's own, of the whole
+ * layer. */
 static void count_trial(row *r, const spc_trial *trial)
 {
     bool is_whole = trial->config[0] == '\0' && !trial_is_ok(trial);

@@ -188,6 +188,7 @@ static void reshape(spc_array *out, const spc_kernel_shape *kernel)
     memcpy(out->shape, shape, sizeof(shape));
 }
 
+/* Makes a kernel of our layout from an array, of the same size. */
 static spc_status convert(spc_array *out, const spc_array *array,
                           const spc_kernel_form *form,
                           const spc_kernel_shape *kernel)
@@ -207,6 +208,7 @@ static spc_status convert(spc_array *out, const spc_array *array,
     return SPC_OK;
 }
 
+/* Lists an array; with --output, also converts it if it is a kernel. */
 static spc_status look_at(struct job *job, const spc_array *array, table *t,
                           spc__json *json)
 {
@@ -309,6 +311,7 @@ static void release(struct job *job)
     spc_weights_free(job->weights);
 }
 
+/* Conversion needs the engine: one shape may have different layouts. */
 static spc_status check_args(struct job *job, const cli *self)
 {
     const struct args *args = job->args;

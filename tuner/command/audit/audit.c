@@ -61,6 +61,7 @@ static void defaults(void *to)
 
 /* ---- results ------------------------------------------------------------- */
 
+/* Percentiles need sorted samples. */
 static void sort_samples(audit *a)
 {
     for (int i = 0; i < AUDIT_FIGURES; i++)
@@ -122,6 +123,7 @@ static void write_summary(spc__json *json, const audit *a)
 
 /* ---- the run ------------------------------------------------------------- */
 
+/* Audits one layer on each of its scenes. */
 static spc_status audit_item(audit *a, const work_item *item)
 {
     scene_set scenes;

@@ -128,6 +128,7 @@ static void add_ratio(table *t, double part, double whole)
         table_blank(t);
 }
 
+/* A time, its floor, and their ratio. */
 static void add_time(table *t, double us, double floor_us)
 {
     table_us(t, us);
@@ -135,6 +136,7 @@ static void add_time(table *t, double us, double floor_us)
     add_ratio(t, us, floor_us);
 }
 
+/* The best figure of other engines, and the time relative to it. */
 static void add_peer(table *t, double us, const peer_figure *peer)
 {
     table_us(t, peer != NULL ? peer->us : 0);
@@ -152,6 +154,7 @@ static double time_of(const struct row *row, const spc_bench_result *result)
     return row->map ? result->map_us : result->warm_us;
 }
 
+/* Adds the row of a layer or of its map. */
 static void add_result(struct sheet *sheet, const struct row *row,
                        const spc_bench_result *result, const peer_figure *peer)
 {
@@ -199,6 +202,7 @@ static void write_peer(spc__json *json, double us, const peer_figure *peer)
     spc__json_text(json, "peer_note", peer != NULL ? peer->note : "");
 }
 
+/* The same as JSON, with all that was measured. */
 static void write_result(struct sheet *sheet, const struct row *row,
                          const spc_bench_result *result,
                          const peer_figure *peer)
@@ -261,6 +265,7 @@ static spc_status check_floor(const struct row *row, const char *kind,
                     floor_us, by);
 }
 
+/* Both are checked, so that both messages are printed. */
 static spc_status check_floors(const struct row *row,
                                const spc_bench_result *result)
 {
@@ -272,6 +277,8 @@ static spc_status check_floors(const struct row *row,
     return warm != SPC_OK ? warm : cold;
 }
 
+/* The best figure of the peers for this row, or NULL, which is noted for the
+ * end. */
 static const peer_figure *find_peer(struct sheet *sheet, const struct row *row)
 {
     const char *scene = spc_scene_name(row->scene);
@@ -299,11 +306,13 @@ static void add_step(spc_bench_result *step, const spc_bench_result *pass)
     step->flops += pass->flops;
     step->gathered_bytes += pass->gathered_bytes;
     step->compulsory_bytes += pass->compulsory_bytes;
+    /* The same for all passes, which run on one device. */
     step->floor_measured = pass->floor_measured;
     if (pass->error > step->error)
         step->error = pass->error;
 }
 
+/* Measures one row and adds it to the sheet; with `step`, also to that sum. */
 static spc_status measure(struct sheet *sheet, const struct row *row,
                           spc_bench_result *step)
 {
@@ -398,6 +407,8 @@ static void print_sheet(const struct sheet *sheet)
 
 /* ---- layers and scenes of the command line ------------------------------- */
 
+/* Measures one layer of the command line on every scene. A failure does not
+ * stop the others. */
 static spc_status bench_layer(cli_job *job, const spc_conv *layer,
                               const char *text)
 {
@@ -434,6 +445,8 @@ struct show {
     int skipped;
 };
 
+/* Loads the scene of a row, unless it is loaded. A missing file counts as not
+ * found again for each of its rows. */
 static spc_status load(struct show *show, const char *spec)
 {
     char path[1024];
@@ -444,6 +457,7 @@ static spc_status load(struct show *show, const char *spec)
         return show->scene != NULL ? SPC_OK : SPC_ENOTFOUND;
     spc_scene_free(show->scene);
     show->scene = NULL;
+    /* Before loading: a scene that is missing is not looked for again. */
     show->loaded = spec;
     snprintf(path, sizeof(path), "%s%s%s",
              is_file ? folder_of(show->sheet.args) : "", is_file ? "/" : "",
@@ -456,6 +470,7 @@ static spc_status load(struct show *show, const char *spec)
                     is_file ? " (--scenes DIR names its folder)" : "");
 }
 
+/* Measures one row of a suite. A missing scene file skips it. */
 static spc_status show_row(struct show *show, const suite_row *from)
 {
     spc_conv layer;
@@ -506,6 +521,7 @@ static void print_suite(const struct show *show)
                spc__count(show->skipped, "row"), folder_of(show->sheet.args));
 }
 
+/* Opens one context for the whole suite, so that code is loaded once. */
 static spc_status run_suite(cli *self, const struct args *args,
                             const cli_suite *suite)
 {
@@ -551,6 +567,7 @@ static spc_status bench_network(cli *self, struct args *args)
     return network_bench(self, &args->net, args->runs);
 }
 
+/* Decides which kind of bench it is, and refuses options of the others. */
 static spc_status run_checked(cli *self, struct args *args)
 {
     if (args->pass != NULL && (args->suite != NULL || args->net.file != NULL))

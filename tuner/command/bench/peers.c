@@ -83,6 +83,8 @@ static void step_key(char out[LAYER_TEXT], const spc_conv *layer)
     spc_conv_format(out + length, (size_t)(LAYER_TEXT - length), layer);
 }
 
+/* Brings the layer to its canonical text, so that words in another order or
+ * left-out defaults find it. */
 static spc_status read_layer(figure *out, const char *text, spc_error *error)
 {
     char layer[LAYER_TEXT];
@@ -93,6 +95,7 @@ static spc_status read_layer(figure *out, const char *text, spc_error *error)
     text += is_step ? strlen(step) : 0;
     out->map = strncmp(text, "map,", 4) == 0;
     if (out->map) {
+        /* A figure of a map gives the geometry only. */
         snprintf(layer, sizeof(layer), "%s,cin=1,cout=1,%s",
                  strstr(text, "stride=") != NULL ? "conv" : "subm", text + 4);
         text = layer;
@@ -166,6 +169,8 @@ static spc_status add_engine(peers *all, char *text)
     return keep(&one->name, name);
 }
 
+/* Adds a figure. It joins the list before it is checked, so that peers_free()
+ * frees it if it is refused. */
 static spc_status add_figure(peers *all, char *text)
 {
     const char *scene = take_word(&text), *layer = take_word(&text);
@@ -207,6 +212,7 @@ static const struct {
     {"engine", add_engine}, {"us", add_figure},
 };
 
+/* One line of the file. The first must name the format. */
 static spc_status add_record(peers *all, char *line)
 {
     char *rest = line, *word = take_word(&rest);
@@ -247,6 +253,7 @@ static spc_status read_lines(peers *all, FILE *file)
     return status;
 }
 
+/* A file without a GPU or a date could not be judged later. */
 static spc_status check_whole(const peers *all)
 {
     const char *missing = all->gpu == NULL       ? "gpu NAME"

@@ -26,8 +26,12 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(last_error.text, sizeof(last_error.text), format, arguments);
     va_end(arguments);
+    /* It may quote a file name or a word of the user, with escape sequences
+     * that would change the terminal. */
     spc__make_printable(last_error.text);
     last_error.status = status;
+    /* Results come before the message, although standard error is not
+     * buffered. */
     fflush(stdout);
     fprintf(stderr, "spctune: %s\n", last_error.text);
     return status;
@@ -132,6 +136,7 @@ spc_status cli_append(cli_list *list, const char *text)
     return SPC_OK;
 }
 
+/* "--limit: '-1' is not a positive number up to 1e9". */
 static spc_status bad_value(const cli_option *option, const char *text,
                             const char *right)
 {
@@ -151,6 +156,8 @@ static const struct range {
     [CLI_SEED] = {0, UINT64_MAX},
 };
 
+/* Reads a positive number. The limit keeps sums and conversions of times from
+ * overflow. */
 static spc_status read_real(const cli_option *option, double *to,
                             const char *text)
 {
@@ -164,6 +171,7 @@ static spc_status read_real(const cli_option *option, double *to,
     return SPC_OK;
 }
 
+/* Reads a whole number within the range of the option's kind. */
 static spc_status read_number(const cli_option *option, void *to,
                               const char *text)
 {
@@ -217,6 +225,8 @@ spc_status cli_unknown(const char *what, const char *word, const char *words)
     return cli_fail(SPC_EINVAL, "%s", error.text);
 }
 
+/* Reads one of the words that the option lists. Efforts are in the order of
+ * spc_effort. */
 static spc_status read_word(const cli_option *option, void *to,
                             const char *text)
 {
@@ -244,6 +254,7 @@ static spc_status read_time(const cli_option *option, void *to,
     double sum = 0;
     bool good = true;
 
+    /* At least one round, so that an empty text is refused as well. */
     for (const char *at = text; good && (at == text || *at != '\0');) {
         size_t digits = strcspn(at, units);
         const char *unit =
@@ -315,6 +326,7 @@ struct reader {
     void *args;
 };
 
+/* Appends the long names of a table, to find the one that was meant. */
 static int list_options(const char **names, int count, int most,
                         const cli_option *table)
 {
@@ -338,6 +350,7 @@ static spc_status unknown_option(const struct reader *reader, const char *word,
     count = list_options(names, count, most, cli_global_options);
     names[count] = NULL;
     snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
+    /* Of one letter every other letter would be near. */
     if (length > 1 && (near = spc__meant(bare, names)) != NULL)
         return cli_fail(SPC_EINVAL, "unknown option '%s': did you mean '--%s'?",
                         word, near);
@@ -346,6 +359,8 @@ static spc_status unknown_option(const struct reader *reader, const char *word,
         command != NULL ? command->name : "", command != NULL ? " " : "");
 }
 
+/* Remembers the option, so that a command can say that it has no effect
+ * (idle.c). */
 static void note_given(cli *self, const cli_option *option)
 {
     int most = (int)(sizeof(self->given) / sizeof(self->given[0]));
@@ -367,6 +382,8 @@ static spc_status read_option(struct reader *reader, const char *word)
         command != NULL ? find_option(command->options, name, length, is_long)
                         : NULL;
 
+    /* The command's own options come first: they may use a letter that is
+     * global elsewhere. */
     if (option == NULL) {
         option = find_option(cli_global_options, name, length, is_long);
         base = &reader->self->globals;
@@ -402,6 +419,7 @@ const cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
+/* Hidden commands, which have no summary, are not suggested. */
 static const char *meant_command(const char *word)
 {
     const char *names[64];
@@ -433,6 +451,7 @@ static spc_status read_command(struct reader *reader, const char *word)
     if (command == NULL)
         return cli_unknown_command(word);
     reader->self->command = command;
+    /* One byte more, as a command may have no arguments. */
     if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if (command->defaults != NULL)
@@ -481,6 +500,7 @@ static bool was_printed(cli *self, const char *text)
     return false;
 }
 
+/* The library's log: warnings unless --quiet, the rest with --verbose. */
 static void write_log(int level, const char *text, void *payload)
 {
     cli *self = payload;
@@ -555,6 +575,8 @@ const char *const *cli_worker_arguments(cli *self)
 
     snprintf(self->threads_text, sizeof(self->threads_text), "%d",
              globals->threads);
+    /* The program itself, even if its file was replaced since the start: a
+     * worker of another build is refused. */
     self->worker[n++] = "/proc/self/exe";
     self->worker[n++] = "--quiet"; /* only the tuner prints messages */
     self->worker[n++] = "--threads";

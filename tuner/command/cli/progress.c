@@ -24,6 +24,8 @@ static const double every_s[] = {
 static const double after_s[] = {
     [PROGRESS_LINE] = 0.5, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0};
 
+/* The mode that --progress names. On a terminal, plain progress is the one line
+ * as well. */
 static progress_mode read_mode(const cli *self)
 {
     const char *word = self->globals.progress;
@@ -69,6 +71,8 @@ static bool is_due(progress *p)
            (talk->last_s == 0 || now - talk->last_s >= every_s[p->mode]);
 }
 
+/* Prints a line; on a terminal it overwrites the one before, and is cut to the
+ * width, as a wrapped line could not be overwritten. */
 static void show(progress *p, const char *line)
 {
     if (p->mode == PROGRESS_LINE)
@@ -129,6 +133,8 @@ void progress_note(progress *p, const char *what, double elapsed_s,
 
 /* ---- lists of layers ----------------------------------------------------- */
 
+/* The lane that needs longest for its current item; below zero if one is
+ * unknown. */
 static double lane_left(const progress_board *board)
 {
     double most = 0;
@@ -154,12 +160,15 @@ double progress_left(const progress_board *board)
     else if (more > 0 && left >= 0)
         left += more * (double)board->timed_ns * 1e-9 / board->timed /
                 (board->lanes > 0 ? board->lanes : 1);
+    /* The budget ends the run even if the estimate is longer. */
     double end = board->budget_s - spent;
     if (board->budget_s > 0 && (left < 0 || left > end))
         left = end > 0 ? end : 0;
     return left;
 }
 
+/* One lane works on one layer after the other, so it can be counted; several
+ * only have layers that are done. */
 static void add_items(spc__buf *line, const progress_board *board)
 {
     if (board != NULL && board->items > 1 && board->lanes <= 1) {

@@ -49,6 +49,7 @@ static void make_folder(void)
 {
     spc__buf path = SPC__BUF_INIT;
 
+    /* First those that killed processes have left. */
     spc__work_dirs_sweep(NULL);
     /* Code that needs a file will report the missing space. */
     if (spc__work_dir_create(&path, &signals.lock, NULL, NULL) == SPC_OK &&
@@ -82,12 +83,15 @@ static void on_broken_pipe(int number)
 
 /* ---- waiting ------------------------------------------------------------- */
 
+/* Overwrites the line of progress. */
 static void say(const char *text)
 {
     if (signals.talks)
         fprintf(stderr, "\r\033[Kspctune: %s\n", text);
 }
 
+/* The thread for signals. The second one ends the program from here, as work
+ * that checks no flag may go on for long. */
 static void *wait_for_signals(void *payload)
 {
     /* Compilers need this long to notice the flag and to be killed. */
@@ -151,6 +155,7 @@ spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
     enum { STEP_NS = 50 * 1000 * 1000 }; /* between two checks of the flag */
     pthread_t thread;
 
+    /* Without a thread the work cannot be interrupted, but it is done. */
     if (pthread_create(&thread, NULL, work, payload) != 0) {
         work(payload);
         return SPC_OK;
@@ -164,6 +169,7 @@ spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
         if (pthread_timedjoin_np(thread, NULL, &until) == 0)
             return SPC_OK;
     }
+    /* It goes on until the process ends, as it checks no flag. */
     pthread_detach(thread);
     return SPC_EINTERRUPTED;
 }

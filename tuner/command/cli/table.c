@@ -30,6 +30,7 @@ void table_init(table *t, const char *const *titles)
     assert(titles[t->columns] == NULL);
 }
 
+/* Rows are added by their first cell. */
 static void add_row(table *t)
 {
     size_t cells = (size_t)(t->rows + 1) * (size_t)t->columns;
@@ -45,6 +46,7 @@ static void add_row(table *t)
     t->rows++;
 }
 
+/* Takes ownership of the text. NULL: an empty cell. */
 static void put(table *t, char *text)
 {
     if (t->at == 0)

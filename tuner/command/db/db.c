@@ -96,6 +96,8 @@ static void write_row(spc__json *json, const spc_db_row *row)
     spc__json_end_object(json);
 }
 
+/* Adds a row, or for 'db show' only the first one with its id, as several files
+ * may have it. */
 static spc_status list_row(const spc_db_row *row, void *payload)
 {
     struct listing *listing = payload;
@@ -118,6 +120,8 @@ static const char *const kind_titles[] = {
     ">id",       "kind",   "what", "-device", ">rows", ">--density",
     ">--trials", "choice", ">us",  "---file", NULL};
 
+/* Prints what can be read even if some records are damaged, and fails after
+ * that. */
 static spc_status list_all(spc_ctx *ctx, const cli *self, bool kinds)
 {
     struct listing listing = {.kinds = kinds};
@@ -145,6 +149,7 @@ static spc_status list_all(spc_ctx *ctx, const cli *self, bool kinds)
     return status;
 }
 
+/* Prints one problem and its trials. */
 static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
 {
     struct listing listing = {.only = id};
@@ -223,6 +228,8 @@ static spc_status list_fault(const spc_db_fault *fault, void *payload)
     return SPC_OK;
 }
 
+/* Prints the faults. A fault of a table is reported first: with wrong tables,
+ * faults of records mean little. */
 static spc_status print_faults(struct listing *listing, spc__json *json,
                                spc__buf *text, int64_t checked)
 {

@@ -21,12 +21,14 @@ void joint_order_of(char out[JOINT_NAME], const char *template_name,
     static const char word[] = "order=";
     const char *at = strstr(config, word);
 
+    /* A whole word only: not the end of another parameter's name. */
     while (at != NULL && at != config && at[-1] != ',' && at[-1] != ' ')
         at = strstr(at + 1, word);
     const char *text = at != NULL ? at + strlen(word) : template_name;
     snprintf(out, JOINT_NAME, "%.*s", (int)strcspn(text, ","), text);
 }
 
+/* The layer's option for an order, new if need be; NULL if the list is full. */
 static joint_option *option_of(joint_layer *layer, const char *order)
 {
     for (int i = 0; i < layer->count; i++)
@@ -127,6 +129,8 @@ static int best_of(const joint_layer *layer, const orders *all, unsigned there)
     return best;
 }
 
+/* The time of one replay if exactly the orders in the bits of `there` are made:
+ * their layouts, and each layer with its best kernel among them. */
 static double cost_of(const joint_layer *layers, int count, int map,
                       const orders *all, unsigned there, double price_us)
 {
@@ -177,6 +181,8 @@ double joint_choose(joint_layer *layers, int count, int map, double price_us)
     for (int i = 0; i < count; i++)
         if (layers[i].map == map && layers[i].own >= 0)
             collect(&all, &layers[i]);
+    /* The choices made alone come first, so that only a smaller cost changes
+     * anything. */
     unsigned best = own_orders(layers, count, map, &all);
     double before = cost_of(layers, count, map, &all, best, price_us);
     double least = before;

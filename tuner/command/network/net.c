@@ -125,6 +125,7 @@ static spc_status read_network(spc_net **out, const cli *self,
     return SPC_OK;
 }
 
+/* Stores the network, and reports its size. */
 static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
                         const struct args *args)
 {
@@ -140,6 +141,7 @@ static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
     return SPC_OK;
 }
 
+/* The same for a network on i8, of which some layers may stay in f16. */
 static spc_status store_whole(cli *self, spc_ctx *ctx, const spc_net *net,
                               const struct args *args)
 {
@@ -163,6 +165,8 @@ static spc_status store_calibrated(cli *self, const struct args *args)
     return status;
 }
 
+/* Stores a network on i8: by the file's own ranges if the user gives no scene,
+ * otherwise by those that the scenes show. */
 static spc_status store_quantised(cli *self, const struct args *args)
 {
     bool has_scene = args->net.scenes.count > 0 || args->net.points != NULL;
@@ -180,6 +184,8 @@ static spc_status store_quantised(cli *self, const struct args *args)
     return status;
 }
 
+/* The file is read before a device or a database is opened: its mistakes are
+ * the most frequent. */
 static spc_status add(cli *self, const struct args *args)
 {
     spc_net *net = NULL;
@@ -222,6 +228,7 @@ static int count_lines(const char *graph, const char *word)
     return count;
 }
 
+/* In UTC, so that two machines print the same date. */
 static void date_of(char out[16], int64_t unix_seconds)
 {
     time_t at = (time_t)unix_seconds;
@@ -316,6 +323,7 @@ static void add_line(table *t, char *line)
     table_cell(t, "%s", line != NULL ? line : "");
 }
 
+/* Prints the stored graph as a table. */
 static spc_status print_graph(const spc_net_row *row)
 {
     static const char *const columns[] = {"node", "name", "is", NULL};
@@ -331,6 +339,7 @@ static spc_status print_graph(const spc_net_row *row)
              row->name, row->source, row->version, date,
              (double)row->weights_bytes * 1e-6,
              row->fault != NULL ? row->fault : "good");
+    /* Names in a database of others may hold control characters. */
     spc__make_printable(heading);
     puts(heading);
     table_init(&t, columns);

@@ -68,6 +68,7 @@ void network_say_notes(const cli *self, const char *file, const spc_net *net)
         cli_say(self, "%s: %s", file, spc_net_note_at(net, i));
 }
 
+/* Reads the network, and draws the weights that no file has. */
 static spc_status read_network(network *n)
 {
     spc_error error = {0};
@@ -102,6 +103,7 @@ static spc_status load_scene_of(network *n, int i)
     return SPC_OK;
 }
 
+/* Loads all scenes, or the one of --coords. */
 static spc_status load_scenes_of(network *n)
 {
     int count = n->args->coords != NULL ? 1 : n->args->scenes.count;
@@ -124,6 +126,7 @@ static spc_status load_scenes_of(network *n)
     return status;
 }
 
+/* The scene with the most voxels, by which plans are made. */
 static const spc_scene *largest(const network *n)
 {
     const spc_scene *most = n->scenes[0];
@@ -142,6 +145,7 @@ spc_status network_need_voxels(const network *n)
                     "no scene has a voxel: there is nothing to measure");
 }
 
+/* Widens the plan's extent to hold the scene. */
 static void widen(spc_net_options *o, const spc_scene *scene, bool first)
 {
     const int32_t *coords = spc_scene_coords(scene);
@@ -189,6 +193,8 @@ spc_status network_fail(const network *n, spc_status status)
     return cli_fail_ctx(status, n->ctx);
 }
 
+/* Plans for the extent of all scenes and the capacity of the largest, so that
+ * one graph serves every scene. */
 static spc_status make_plan(network *n, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -197,6 +203,7 @@ static spc_status make_plan(network *n, unsigned flags)
 
     for (int i = 0; i < n->scene_count; i++)
         widen(&o, n->scenes[i], i == 0);
+    /* Batch elements count from 0, even if the scenes begin later. */
     o.low[0] = 0;
     o.capacity = capacity_of(n);
     o.growth = growth_of(n, o.capacity);
@@ -215,6 +222,7 @@ static spc_status make_plan(network *n, unsigned flags)
 
 /* ---- features ------------------------------------------------------------ */
 
+/* Checks the shape, and that the numbers fit the input's type. */
 static spc_status check_features(const network *n, const npy_table *t)
 {
     int64_t rows = spc_scene_rows(n->scenes[0]);
@@ -255,12 +263,15 @@ static float drawn(uint64_t seed, uint64_t i)
 {
     uint64_t bits = (seed * 0x9e3779b97f4a7c15u) ^ (i + 0x632be59bd9b4e019u);
 
+    /* The finaliser of splitmix64. */
     bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
     bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
     bits ^= bits >> 31;
     return (float)(bits >> 40) * 0x1p-23f - 1;
 }
 
+/* Uploads the features of scene i, from the file or drawn. Equal seeds give
+ * equal features on every machine. */
 static spc_status upload_features(network *n, int i)
 {
     const spc__dtype *type = spc__dtype_of(n->info.input.dtype);
@@ -289,6 +300,7 @@ static spc_status upload_features(network *n, int i)
 
 /* ---- the device ---------------------------------------------------------- */
 
+/* One byte more, as an empty scene needs an address too. */
 static spc_status take(void **out, network *n, size_t bytes)
 {
     spc_status status = spc_memory_alloc(out, n->ctx, bytes + 1);
@@ -296,6 +308,8 @@ static spc_status take(void **out, network *n, size_t bytes)
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
 
+/* Allocates the inputs for the plan's capacity, once for all scenes: a captured
+ * graph keeps their addresses. */
 static spc_status take_memory(network *n)
 {
     size_t rows = (size_t)capacity_of(n);
@@ -344,6 +358,8 @@ double network_clock_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
+/* A stored network cannot do without its database, so a failure to open it is
+ * an error then. */
 static spc_status open_context(network *n)
 {
     if (network_is_stored(n->args)) {
@@ -374,6 +390,7 @@ static spc_status prepare(network *n)
     return status == SPC_OK ? take_memory(n) : status;
 }
 
+/* Runs one stage of opening, and notes its time for 'net first'. */
 static spc_status run_stage(network *n, network_stage stage)
 {
     static spc_status (*const stages[])(network * n) = {
@@ -460,6 +477,8 @@ spc_status network_check(network *n)
 {
     spc_status status = spc_net_plan_check(n->plan, NULL);
 
+    /* Points outside the grid are left out and reported where they are read.
+     * Voxels of a scene are all inside. */
     return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
 }
 

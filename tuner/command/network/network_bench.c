@@ -41,6 +41,8 @@ static double quantile(const double *sorted, int count, double part)
     return sorted[at < 0 ? 0 : at >= count ? count - 1 : at];
 }
 
+/* Times one replay of a scene; the upload before it is not timed. The first run
+ * warms up, and checks the capacities. */
 static spc_status time_scene(bench *b, int scene, int run)
 {
     double us;

@@ -38,6 +38,8 @@ static spc_status time_scene(double *us, network *n, int scene)
                                     : network_replay(n, &times[i]);
     if (status != SPC_OK)
         return status;
+    /* After the replays: a level that ran over its capacity would have been
+     * fast and wrong. */
     if ((status = network_check(n)) != SPC_OK)
         return network_fail(n, status);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
@@ -53,6 +55,7 @@ static spc_status time_network(double *us, network *n, unsigned flags)
 
     if (status != SPC_OK)
         return status;
+    /* network_replan() has made a new plan, so the graph is new as well. */
     if ((status = spc_net_plan_capture(n->plan, &n->buffers)) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     for (int i = 0; i < n->scene_count && status == SPC_OK; i++) {
@@ -92,11 +95,13 @@ static spc_status store_choice(tuning *t, const problem *p, const char *kernel,
     args->at_any_rate = back;
     spc_status status =
         tuning_run(&found, &report, &t->job, &p->layer, SPC_STAGE_TIME, NULL);
+    /* Later runs of the same arguments measure again. */
     args->chosen = NULL;
     trials_release(&found);
     return status;
 }
 
+/* store_choice() with its failure printed. */
 static spc_status choose(tuning *t, const problem *p, const char *kernel,
                          bool back)
 {
@@ -107,6 +112,7 @@ static spc_status choose(tuning *t, const problem *p, const char *kernel,
 
 /* ---- layouts that layers share ------------------------------------------- */
 
+/* True if the joint choice differs from the one made alone. */
 static bool is_changed(const problem *p)
 {
     return p->known.chosen != p->known.own;
@@ -189,6 +195,8 @@ static spc_status share_layouts(tuning *t, double *us)
         *us = together;
         return SPC_OK;
     }
+    /* Also after a failure: the database must not keep choices that were not
+     * measured together. */
     spc_status back = choose_alone(t);
     return status != SPC_OK ? status : back;
 }
@@ -286,6 +294,8 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
         return SPC_OK;
     if ((status = take_untuned(t)) == SPC_OK)
         status = time_shown(t, &now, SPC_PLAN_JIT);
+    /* Timed again, since layers without times of their untuned kernel keep the
+     * tuned one. */
     if (status != SPC_OK || !rivals_is_faster(now, *us)) {
         spc_status back = take_tuned(t);
         return status != SPC_OK ? status : back;
@@ -322,11 +332,14 @@ static spc_status time_replay(void *payload, double *us)
     return time_network(us, &((trying *)payload)->t->net, SPC_PLAN_JIT);
 }
 
+/* False ends the trials. See part_for_rivals. */
 static bool has_time(void *payload)
 {
     return network_clock_ms() < ((trying *)payload)->ends_ms;
 }
 
+/* Tries the near alternatives of each layer in the network, the best of all
+ * layers first. */
 static spc_status try_rivals(tuning *t, double *us)
 {
     trying it = {t, network_clock_ms() + part_for_rivals * t->spent_ms};

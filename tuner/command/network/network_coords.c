@@ -78,6 +78,7 @@ void network_to_columns(const network *n, int32_t *rows, int64_t count)
 
 /* ---- range --------------------------------------------------------------- */
 
+/* Names the columns as they were read: most often they are in another order. */
 static spc_status fail_outside(const network *n, int64_t row, int field,
                                int32_t at)
 {
@@ -98,6 +99,8 @@ static spc_status fail_outside(const network *n, int64_t row, int field,
         columns_text(columns, n), shape[0], shape[1], shape[2]);
 }
 
+/* Checks that voxels are within the network's grid. An axis with size 0 has no
+ * limit. */
 static spc_status check_rows(const network *n, const int32_t *rows,
                              int64_t count)
 {
@@ -145,6 +148,8 @@ static spc_status find_columns(int at[4], const network *n, const npy_table *t)
                           n->column_count);
 }
 
+/* Reads one voxel. Files may hold floats; a fraction would be lost silently, so
+ * it is refused. */
 static spc_status read_row(int32_t out[4], const network *n, const npy_table *t,
                            const int at[4], int64_t row)
 {
@@ -162,6 +167,7 @@ static spc_status read_row(int32_t out[4], const network *n, const npy_table *t,
     return SPC_OK;
 }
 
+/* Reads all voxels. The caller frees *out, even after a failure. */
 static spc_status read_rows(int32_t **out, const network *n, const npy_table *t)
 {
     int64_t count = t->rows.count;

@@ -37,6 +37,8 @@ static spc_status fetch_output(float **out, int64_t *count, const network *n)
     return status;
 }
 
+/* Runs a scene in f16 and widens the ranges by what its tensors hold. The first
+ * output is kept for comparison. */
 static spc_status run_scene(network *n, int scene, float *ranges)
 {
     spc_status status = network_upload(n, scene);
@@ -66,6 +68,8 @@ static spc_status plan_whole(network *n)
     return network_replan(n, SPC_PLAN_JIT);
 }
 
+/* Finds the ranges of all tensors on the scenes, then makes the network work on
+ * i8. */
 static spc_status calibrate(network *n)
 {
     spc_error error = {0};
@@ -80,6 +84,7 @@ static spc_status calibrate(network *n)
     for (int i = 0; i < n->scene_count && status == SPC_OK; i++)
         status = run_scene(n, i, ranges);
     if (status == SPC_OK) {
+        /* The plan refers to the network, whose layers change now. */
         network_drop_plan(n);
         status = spc_net_quantise(NULL, n->net, ranges, &error);
         if (status != SPC_OK)

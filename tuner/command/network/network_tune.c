@@ -21,11 +21,14 @@
 
 /* ---- problems ------------------------------------------------------------ */
 
+/* True for layers whose coarse voxels are the input: their map is that of the
+ * strided layer that they undo, so the finer set is their scene. */
 static bool ends_at_scene(const spc_conv *layer)
 {
     return layer->op == SPC_INVERSE || layer->op == SPC_TRANSPOSED;
 }
 
+/* The problem of this layer on this set, or NULL. */
 static problem *find_text(const tuning *t, const char *text, int set)
 {
     for (int i = 0; i < t->count; i++)
@@ -49,6 +52,8 @@ problem *network_find_problem(const tuning *t, const spc_net_step *step)
                : NULL;
 }
 
+/* Adds a step's layer, unless it is there already. The array has room for one
+ * problem a step. */
 static spc_status add_problem(tuning *t, const spc_net_step *step)
 {
     problem *p = &t->problems[t->count];
@@ -60,10 +65,12 @@ static spc_status add_problem(tuning *t, const spc_net_step *step)
     p->set = scene_of(&p->layer, step);
     p->known = (joint_layer){.map = step->map, .own = -1, .chosen = -1};
     snprintf(p->text, sizeof(p->text), "%s", step->text);
+    /* An equal one is overwritten by the next. */
     t->count += find_text(t, p->text, p->set) == NULL;
     return SPC_OK;
 }
 
+/* Lists the distinct layers of the network, each with its set. */
 static spc_status find_problems(tuning *t)
 {
     int steps = spc_net_plan_step_count(t->net.plan);
@@ -118,6 +125,7 @@ static spc_status find_all_levels(tuning *t)
 
 /* ---- priorities ---------------------------------------------------------- */
 
+/* Adds a step's time to its problem: equal steps gain together. */
 static void add_time(tuning *t, const spc_net_step *step,
                      const spc_net_time *time)
 {
@@ -211,6 +219,7 @@ static spc_status weigh_problems(tuning *t)
             step.kind == SPC_NET_CONV)
             add_time(t, &step, &times[i]);
     }
+    /* The largest first, as the time may end before the last. */
     qsort(t->problems, (size_t)t->count, sizeof(*t->problems), by_gain);
     if (status == SPC_OK)
         status = find_prices(t, times, steps);
@@ -246,6 +255,7 @@ void network_bring_scenes(tuning *t, const problem *p)
     t->job.scenes.count = count;
 }
 
+/* True if the report's winner, "TEMPLATE CONFIG", is this trial. */
 static bool is_winner(const spc_trial *trial, const spc_tune_report *report)
 {
     size_t name = strlen(trial->template_name);
@@ -255,6 +265,8 @@ static bool is_winner(const spc_trial *trial, const spc_tune_report *report)
            strcmp(report->winner + name + 1, trial->config) == 0;
 }
 
+/* Keeps a kernel that is nearly as fast alone, as only such a one may win in
+ * the network. False without memory. */
 static bool keep_rival(problem *p, const spc_trial *trial, double winner_us)
 {
     const double nearly = 1.1;
@@ -267,6 +279,8 @@ static bool keep_rival(problem *p, const spc_trial *trial, double winner_us)
     return rivals_add(&p->rivals, kernel, trial->median_us);
 }
 
+/* Keeps a trial as an option of its layer, and as a rival if it is near the
+ * winner. False without memory. */
 static bool keep_trial(problem *p, const spc_trial *trial,
                        const spc_tune_report *report)
 {
@@ -291,6 +305,7 @@ static spc_status keep_known(problem *p, const trials *found,
     return SPC_OK;
 }
 
+/* Tunes one layer, and keeps its near alternatives for the replays. */
 static spc_status tune_problem(tuning *t, problem *p)
 {
     spc_tune_report report;
@@ -359,6 +374,7 @@ static void note_end(progress_board *board, double took_s, int timed)
     }
 }
 
+/* Tunes number i and updates the board around it. */
 static spc_status tune_next(tuning *t, progress_board *board, int i)
 {
     tuning_args *args = t->job.args;
@@ -402,6 +418,7 @@ static spc_status tune_problems(tuning *t)
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
     }
+    /* The board is on this stack. */
     t->job.self->board = outer;
     t->spent_ms = 1e3 * (now_s() - start_s);
     return first;
@@ -444,6 +461,8 @@ static spc_status tune_network(tuning *t)
         return status;
     const tuning_args *args = t->job.args;
     bool is_old = args->missing && args->timed == 0;
+    /* Nothing new was timed: an earlier run has compared these choices in the
+     * network. */
     confirmed = is_old || !can_confirm(t) ? SPC_OK : network_confirm(t);
     return status != SPC_OK ? status : confirmed;
 }

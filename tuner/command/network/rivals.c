@@ -24,6 +24,7 @@ static char *copy(const char *text)
     return out;
 }
 
+/* Moves one element forward to place `to`; those between move back by one. */
 static void move_up(rivals *layer, int from, int to)
 {
     char *kernel = layer->other[from];
@@ -42,6 +43,7 @@ bool rivals_add(rivals *layer, const char *kernel, double us)
     int last = layer->count;
     int place = 0;
 
+    /* A full list replaces its slowest, which is the last. */
     if (last == RIVALS_MOST && us >= layer->us[--last])
         return true;
     char *owned = copy(kernel);
@@ -58,6 +60,7 @@ bool rivals_add(rivals *layer, const char *kernel, double us)
     return true;
 }
 
+/* The place of a kernel; the count if it is not listed. */
 static int find(const rivals *layer, const char *kernel)
 {
     int i = 0;
@@ -118,11 +121,13 @@ typedef struct trial {
     const rivals_network *network;
 } trial;
 
+/* Stores the kernel as the layer's choice. */
 static spc_status take(const trial *t, const char *kernel, bool back)
 {
     return t->network->take(t->network->payload, t->number, kernel, back);
 }
 
+/* The time of a replay with this kernel. */
 static spc_status time_with(double *us, const trial *t, const char *kernel)
 {
     spc_status status = take(t, kernel, false);
@@ -149,6 +154,8 @@ static spc_status compare(bool *better, const trial *t, const char *kernel,
         return status;
     *better =
         rivals_is_faster(first, without) && rivals_is_faster(again, without);
+    /* The newest time becomes the one to beat: clocks drift during a long
+     * search. */
     *us = *better ? again : without;
     return SPC_OK;
 }
@@ -171,6 +178,7 @@ static spc_status try_one(const trial *t, int i, double *us, int *changed)
     return status != SPC_OK ? status : back;
 }
 
+/* False also for the current kernel, which may be in the list. */
 static bool has_rival(const rivals *layer, int i)
 {
     return layer->now != NULL && i < layer->count &&
@@ -183,6 +191,8 @@ spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
     spc_status status = SPC_OK;
 
     *changed = 0;
+    /* The best rival of every layer before the second of any, since the time
+     * may end. */
     for (int i = 0; i < RIVALS_MOST; i++)
         for (int l = 0; l < count && status == SPC_OK; l++) {
             const trial t = {&layers[l], l, network};

@@ -76,6 +76,7 @@ typedef struct sheet {
 static const char *const kinds[] = {"voxels", "set",     "map",
                                     "conv",   "feature", "gather"};
 
+/* NAN is null in JSON. */
 static double ratio(double part, double whole)
 {
     return part > 0 && whole > 0 ? part / whole : NAN;
@@ -147,6 +148,8 @@ static const char *ranges_from(const network *n)
                                                     : "the scene";
 }
 
+/* Prints the steps, then sums. Layers and indexing have sums of their own, as
+ * only layers have floors. */
 static void print_table(const sheet *s)
 {
     static const char *const titles[] = {
@@ -267,6 +270,7 @@ static spc_status write_trace(const sheet *s)
     return status;
 }
 
+/* From the last on, which is the default. */
 static spc_status find_output(spc_net_output *out, const sheet *s)
 {
     const network *n = s->net;
@@ -292,6 +296,7 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
     float *values = malloc((count + 1) * sizeof(*values));
     spc_status status;
 
+    /* A dense plane has an axis for each of its sizes. */
     if (o->plane[0] > 0) {
         axes = 4;
         memcpy(shape + 1, o->plane, sizeof(o->plane));
@@ -330,6 +335,7 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
         memcpy(point, row, sizeof(point));
         memcpy(row, &point[3], sizeof(*row));
         for (int a = 0; a < 3; a++)
+            /* Scenes of points count in 1024ths of a unit. */
             row[1 + a] = (int32_t)lrintf(point[a] * 1024);
     }
     return status;

@@ -17,6 +17,7 @@ static bool is_shown(const report_problem *p, const char *device)
     return p->choice != NULL && p->us > 0 && strcmp(p->device, device) == 0;
 }
 
+/* One axis for all layers of a device, so that bars can be compared. */
 static report_axis find_axis(const report_data *data, const char *device)
 {
     double low = INFINITY, high = 0;
@@ -114,6 +115,7 @@ static bool is_same_operator(const report_problem *a, const report_problem *b)
            strncmp(a->layer, b->layer, length) == 0;
 }
 
+/* Begins the group of an operator with its name and its number of layers. */
 static void begin_operator(spc__buf *page, const report_data *data,
                            const report_problem *p, bool is_first)
 {
@@ -212,6 +214,7 @@ find_on(const report_data *data, const report_problem *like, const char *device)
     return NULL;
 }
 
+/* A layer on every device, with the ratio to the first. */
 static void compare(spc__buf *page, const report_data *data,
                     const report_problem *p, const char *const *devices,
                     int count)

@@ -33,6 +33,8 @@ static bool has_rivals(const report_problem *p)
     return p->timed > 1;
 }
 
+/* Every ordered pair of problems of one layer: the cost on one of the choice of
+ * the other, if it was timed there. */
 static int add_costs(cost *out, const report_data *data, int from, int count)
 {
     int found = 0;
@@ -148,6 +150,8 @@ static void add_cost_table(spc__buf *page, const cost *costs, int count)
     spc__buf_puts(page, "\n</table></div>\n");
 }
 
+/* Draws the costs over the distance of the two problems, on a logarithmic
+ * axis. */
 static void add_cost_chart(spc__buf *page, const cost *costs, int count)
 {
     enum { WIDTH = 520, HEIGHT = 200, LEFT = 60 };

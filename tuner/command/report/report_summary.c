@@ -82,6 +82,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Adds a problem to its group. Only those with a floor have a ratio, and only
+ * those with rivals a regret. */
 static void count_problem(total *t, const report_problem *p, double *ratios)
 {
     double best = report_best(p);
@@ -123,6 +125,7 @@ static void add_up(total *out, const report_data *data, const char *device,
     out->worst = ratios[out->with_floor - 1];
 }
 
+/* Lists the distinct groups that `give` names. */
 static int find_names(total *out, const report_data *data, const char *device,
                       name_giver *give)
 {

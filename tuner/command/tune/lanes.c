@@ -56,6 +56,8 @@ static int count_gpus(void)
         int count = info != NULL ? spc_devices_list(info, PROGRESS_LANES) : 0;
         for (int i = 0; i < count && i < PROGRESS_LANES; i++)
             found += strncmp(info[i].id, "cuda:", 5) == 0;
+        /* _exit(), so that buffered output of the parent is not printed
+         * twice. */
         _exit(found);
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -63,6 +65,8 @@ static int count_gpus(void)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
+/* Appends one name of the list. Whether it exists shows when its child opens
+ * it. */
 static spc_status add_device(lanes *out, const char *word, size_t length)
 {
     if (length == 0 || length >= sizeof(out->device[0]))
@@ -97,6 +101,7 @@ static spc_status fail_without_gpu(void)
     return cli_fail(status, "--device cuda:all: %s", error.text);
 }
 
+/* A lane for each GPU. */
 static spc_status add_all(lanes *out)
 {
     int count = count_gpus();
@@ -159,6 +164,8 @@ void lanes_unshare(tune_list *t)
 
 /* ---- in a child ---------------------------------------------------------- */
 
+/* The body of a child. It never returns: the parent's stack and buffers are
+ * copies here. */
 static void be_child(family *f, int lane, int pipe)
 {
     tune_list *t = f->list;
@@ -166,9 +173,11 @@ static void be_child(family *f, int lane, int pipe)
     progress_lane *own = &t->shared->board.lane[lane];
     spc__json json;
 
+    /* A killed parent could not pass its signal on. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setpgid(0, 0); /* Ctrl-C reaches only our parent */
     dup2(pipe, STDOUT_FILENO);
+    /* Inherited ends of earlier children, and its own. */
     for (int i = 0; i <= lane; i++)
         if (f->at[i].pipe >= 0)
             close(f->at[i].pipe);
@@ -192,6 +201,7 @@ static void be_child(family *f, int lane, int pipe)
 
 /* ---- in the parent ------------------------------------------------------- */
 
+/* Starts the process of one lane, whose output comes through a pipe. */
 static spc_status start_child(family *f, int lane)
 {
     progress_lane *own = &f->list->shared->board.lane[lane];
@@ -207,6 +217,7 @@ static spc_status start_child(family *f, int lane)
     fflush(stdout); /* otherwise the child would print it again */
     if ((c->pid = fork()) == 0)
         be_child(f, lane, ends[1]);
+    /* Only the child keeps this end, so that its death closes the pipe. */
     close(ends[1]);
     if (c->pid < 0)
         return cli_fail(SPC_EIO, "no process for %s: %s", own->device,
@@ -216,6 +227,8 @@ static spc_status start_child(family *f, int lane)
     return SPC_OK;
 }
 
+/* Prints the whole output of an item, so that items of several lanes do not
+ * mix. */
 static void print_item(family *f, child *c)
 {
     bool json = f->list->job.self->globals.json;
@@ -265,6 +278,8 @@ static void pass_signal_on(family *f)
         kill(f->at[i].pid, SIGTERM);
 }
 
+/* Waits a step for output, and returns earlier if there is some. The step keeps
+ * the progress and the signals going. */
 static void wait_for_output(family *f)
 {
     struct pollfd polls[PROGRESS_LANES];

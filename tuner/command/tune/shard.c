@@ -50,6 +50,7 @@ static const launcher outer[] = {
 
 enum { MOST = 1000000 };
 
+/* Reads a number from a scheduler's variable; `otherwise` if it is not set. */
 static spc_status read_variable(int *out, const char *name, int otherwise)
 {
     const char *text = name != NULL ? getenv(name) : NULL;
@@ -114,6 +115,8 @@ static spc_status ask_all(shard *out, const launcher *table)
     return SPC_OK;
 }
 
+/* A job array and the processes of each of its jobs: the shards of both are
+ * nested. */
 static spc_status read_auto(shard *out)
 {
     shard job, copy;

@@ -112,6 +112,8 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
                     spc__count(candidates, "candidate"), more, how);
 }
 
+/* Good ones first, finalists before others, measured ones before the rest, then
+ * by time. Names last, so that the order is the same in every run. */
 static int by_merit(const void *a, const void *b)
 {
     const spc_trial *one = a, *two = b;

@@ -15,6 +15,7 @@ static void defaults(void *to)
     args->seed = 1;
 }
 
+/* Prints the end of a search. `is_kept`: the database has its measurements. */
 static void print_report(const spc_tune_report *report, int scenes,
                          bool is_kept)
 {

@@ -28,6 +28,8 @@ static const char *without_folder(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* True if this shard has the item. The hash leaves out folders, as machines may
+ * have the scenes elsewhere. */
 static bool is_ours(const shard *part, const work_item *item)
 {
     spc__buf key = SPC__BUF_INIT;
@@ -69,6 +71,7 @@ static spc_status take_part(worklist *list, const cli *self, const char *text)
 /* ---- the list -------------------------------------------------------------
  */
 
+/* Works through the list in this process. */
 static spc_status work_alone(tune_list *t)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -95,6 +98,8 @@ static spc_status work_alone(tune_list *t)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Reads the operands as layers, lists or networks, and keeps this shard's
+ * part. */
 static spc_status read_list(tune_list *t, cli *self)
 {
     tuning_args *args = t->args;

@@ -45,6 +45,8 @@ spc_status tune_work_open(tune_list *t)
     return status;
 }
 
+/* Tunes a layer. A failure before it has written anything gets a JSON object
+ * here, so that each item has one. */
 static spc_status tune_one_layer(tune_list *t, const work_item *item)
 {
     spc_status status = load_item(t, item);
@@ -60,6 +62,8 @@ static spc_status tune_one_layer(tune_list *t, const work_item *item)
     return status;
 }
 
+/* Tunes a network with a copy of the arguments, as its scenes are those of the
+ * item. */
 static spc_status tune_one_network(tune_list *t, const work_item *item)
 {
     tuning_args args = *t->args;
@@ -123,6 +127,8 @@ static spc_status tune_item(tune_list *t, int i)
 /* ---- the output of an item ------------------------------------------------
  */
 
+/* Separates the output of items. In a lane each item is a JSON text of its own,
+ * which the parent joins. */
 static void begin_item(tune_list *t, int item)
 {
     cli *self = t->job.self;

@@ -36,6 +36,7 @@ static bool names_network(const char *text)
 
 /* ---- items --------------------------------------------------------------- */
 
+/* Appends an empty item. Pointers to earlier ones become invalid. */
 static spc_status append(work_item **out, worklist *list)
 {
     work_item *more =
@@ -54,6 +55,8 @@ bool worklist_is_in_folder(const char *spec)
     return strncmp(spec, "gen:", 4) != 0;
 }
 
+/* Adds a scene to the item; names of files are relative to the folder of
+ * --scenes. */
 static spc_status add_scene(work_item *item, const char *spec,
                             const char *folder)
 {
@@ -135,6 +138,7 @@ static int split(char **words, char *line)
     return count;
 }
 
+/* Reads an option after the layer of a line. */
 static spc_status read_option(work_item *item, const worklist_source *from,
                               const place *at, const char *name,
                               const char *value)
@@ -162,6 +166,7 @@ static spc_status read_option(work_item *item, const worklist_source *from,
     return fail_at(at, SPC_EINVAL, text);
 }
 
+/* Reads one line of a list; an empty one is ignored. */
 static spc_status read_line(worklist *list, const worklist_source *from,
                             const place *at, char *line)
 {
@@ -182,6 +187,8 @@ static spc_status read_line(worklist *list, const worklist_source *from,
     return status == SPC_OK ? complete(item, from, at) : status;
 }
 
+/* Reads a list of layers. A file that lists none is most likely another kind of
+ * file, so it is refused. */
 static spc_status read_file(worklist *list, const worklist_source *from,
                             const char *path)
 {
@@ -219,6 +226,8 @@ static bool names_file(const char *text)
            !S_ISDIR(facts.st_mode);
 }
 
+/* An operand is a layer, a file that lists layers, or a network. A word that
+ * looks like a path and is no layer is a missing file. */
 static spc_status read_operand(worklist *list, const worklist_source *from,
                                const char *text)
 {

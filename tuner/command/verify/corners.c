@@ -49,6 +49,8 @@ static void note_values(corner_template *t, const char *config)
     }
 }
 
+/* The last template if it has this name, else a new one: candidates come
+ * template by template. NULL if there are too many. */
 static corner_template *template_of(corners *list, const char *name)
 {
     corner_template *last = list->templates + list->template_count - 1;
@@ -63,6 +65,7 @@ static corner_template *template_of(corners *list, const char *name)
     return last;
 }
 
+/* Appends a candidate; false without memory. */
 static bool add_candidate(corners *list, const spc_trial *trial)
 {
     size_t length = strlen(trial->template_name) + strlen(trial->config) + 2;
@@ -104,6 +107,7 @@ static bool has_name(const corner_names *names, const char *name)
     return false;
 }
 
+/* Called for each candidate of the space, in its order. */
 static void collect(const spc_trial *trial, void *payload)
 {
     corners *list = payload;
@@ -220,6 +224,7 @@ static int count_ends(const corner_template *t, const corner_candidate *of)
     return ends;
 }
 
+/* The number of parameters in which two candidates differ. */
 static int count_differences(const corner_template *t,
                              const corner_candidate *a,
                              const corner_candidate *b)

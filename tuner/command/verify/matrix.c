@@ -99,6 +99,8 @@ static const struct {
     {",accumulator=f16,epilogue=scale+bias+silu+add", 8},
 };
 
+/* Counts the types by their names, so that a new one is in the matrix at
+ * once. */
 static int type_count(void)
 {
     int count = 0;
@@ -108,10 +110,14 @@ static int type_count(void)
     return count;
 }
 
+/* Writes layer i: its number in the mixed base of types, channels and
+ * geometries. */
 static void write_layer(char *out, size_t bytes, int i)
 {
     int t = i % type_count(), c = i / type_count() % LENGTH(channels);
     int g = i / type_count() / LENGTH(channels);
+    /* Different steps in each direction, so that neighbours have other
+     * finishes. */
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
 
     if ((t != SPC_F16 && strstr(finishes[f].words, "accumulator=") != NULL) ||
@@ -123,6 +129,7 @@ static void write_layer(char *out, size_t bytes, int i)
                  channels[c].groups, geometries[g].words,
                  spc_dtype_name((spc_dtype)t), finishes[f].words);
 
+    /* A gradient of inputs reads what the layer writes. */
     bool turned = strstr(finishes[f].words, "pass=dgrad") != NULL;
     int in = turned ? channels[c].out : channels[c].in;
     int result = turned ? channels[c].in : channels[c].out;

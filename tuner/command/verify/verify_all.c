@@ -127,6 +127,7 @@ static void write_command(spc__buf *out, const walk *w, const char *text,
         spc__buf_printf(out, " -s %s", scenes->at[i]);
 }
 
+/* Prints a failure at once, with the command that repeats it alone. */
 static void report_failure(walk *w, const char *text, const char *candidate,
                            const char *how, const char *note,
                            const cli_list *scenes)
@@ -201,6 +202,7 @@ static bool is_large(const walk *w, const spc_conv *layer)
                            : weights > MOST;
 }
 
+/* Counts a trial. One that the compiler's figures refuse is no case. */
 static void judge_trial(walk *w, const spc_trial *trial, const char *text,
                         const char *type, const cli_list *scenes)
 {
@@ -306,6 +308,8 @@ static spc_status choose_candidates(cli_list *out, walk *w, corners *list)
                         : corners_draw(out, list, share(w), &w->random);
 }
 
+/* Verifies some candidates of a layer on a few scenes. A failure of the layer
+ * is a case of its own and does not end the walk. */
 static spc_status verify_layer(walk *w, const char *text)
 {
     cli_list wanted = {NULL, 0}, scenes = {NULL, 0};
@@ -349,6 +353,7 @@ static const char *type_of(const char *text)
     return type != NULL ? type + strlen("dtype=") : "";
 }
 
+/* Verifies an operator without templates. */
 static spc_status verify_other(walk *w, const char *text)
 {
     cli_list specs = {NULL, 0};
@@ -413,6 +418,7 @@ static spc_status walk_cell(walk *w, matrix_kind kind, int cell)
     return status;
 }
 
+/* Every `parts`th cell from `part` on: together the parts cover all. */
 static spc_status walk_cells(walk *w, matrix_kind kind)
 {
     spc_status status = SPC_OK;
@@ -430,6 +436,7 @@ static int *order_rows(walk *w, int rows)
 
     for (int i = 0; order != NULL && i < rows; i++)
         order[i] = i;
+    /* Fisher and Yates. */
     for (int i = rows - 1; order != NULL && !wants_all(w) && i > 0; i--) {
         int j = (int)spc__random_below(&w->random, (uint32_t)i + 1);
         int kept = order[i];
@@ -476,6 +483,8 @@ static spc_status walk_template(walk *w)
                          : walk_kind(w, MATRIX_LAYERS, w->wanted);
 }
 
+/* A sample has a twentieth of sets and a sixth of features; the rest are
+ * layers, which have by far the most candidates. */
 static spc_status walk_all(walk *w)
 {
     if (w->args->only != NULL)
