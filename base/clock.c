@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* Nanoseconds of a clock that changes of the date do not affect. */
 static uint64_t read_clock(void)
 {
     struct timespec now;

@@ -178,6 +178,7 @@ static int replace(const char *path, const struct stat *old,
     return result;
 }
 
+/* Fails with the cause that errno names, and a hint for a full disk. */
 static spc_status fail_write(const char *path, spc_error *error)
 {
     bool is_full = errno == ENOSPC || errno == EDQUOT;
@@ -343,6 +344,7 @@ void spc__work_dirs_sweep(const char *path)
         closedir(root);
 }
 
+/* Called by nftw() for each file. Goes on after one that cannot be removed. */
 static int remove_one(const char *path, const struct stat *facts, int kind,
                       struct FTW *at)
 {

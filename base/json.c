@@ -90,6 +90,7 @@ static void begin(spc__json *json, const char *key)
     }
 }
 
+/* Opens an object or a list. */
 static void open(spc__json *json, const char *key, const char *bracket)
 {
     assert(json->depth < DEEPEST);
@@ -99,6 +100,7 @@ static void open(spc__json *json, const char *key, const char *bracket)
     json->need_comma = false;
 }
 
+/* Closes an object or a list. */
 static void close(spc__json *json, const char *bracket)
 {
     assert(json->depth > 0);

@@ -124,6 +124,7 @@ static bool is_number(char kind, int64_t bytes)
            (kind == 'f' && is_size && bytes > 1);
 }
 
+/* A phrase for elements of a kind that is not read. */
 static const char *name_kind(char kind)
 {
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)

@@ -16,6 +16,7 @@ bool spc__numpy_is_plain(const spc__numpy *array)
            (field->bytes == 1 || !field->big_endian);
 }
 
+/* Copies an element in the order of bytes of this machine. */
 static void copy_element(unsigned char *to, const unsigned char *from,
                          const spc__numpy_field *field)
 {
@@ -163,6 +164,7 @@ static double float_of(uint64_t bits, int bytes)
     return wide;
 }
 
+/* The value of a signed integer of 1 to 8 bytes. */
 static int64_t signed_of(uint64_t bits, int bytes)
 {
     int unused = 64 - 8 * bytes;

@@ -61,6 +61,8 @@ static bool is_text(const unsigned char *start, size_t bytes)
     return true;
 }
 
+/* The kind of a file by its first bytes. The last two rows are text and
+ * anything else. */
 static const file_kind *kind_of(const void *start, size_t bytes)
 {
     for (const file_kind *k = kinds; k < kinds + KINDS - 2; k++)

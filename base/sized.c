@@ -20,6 +20,7 @@ const spc__sized spc__sized_types[SPC__SIZED_COUNT] = {
 #undef X
 };
 
+/* True if a released version of the struct had this size. */
 static bool is_earlier(const spc__sized *type, size_t bytes)
 {
     const size_t *at = type->earlier;

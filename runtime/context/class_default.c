@@ -124,6 +124,7 @@ static spc_status add_member(const spc__cache_row *row, void *payload)
     return SPC_OK;
 }
 
+/* Sorts members so that those of a class are neighbours. */
 static int by_class(const void *a, const void *b)
 {
     const member *one = a, *two = b;
@@ -154,6 +155,7 @@ typedef struct contest {
     int count, capacity;
 } contest;
 
+/* Finds the kernel of a trial among those counted so far. */
 static contender *find(contest *all, const spc__trial *trial)
 {
     for (int i = 0; i < all->count; i++)
@@ -189,6 +191,7 @@ static bool was_timed(const spc__trial *trial)
            trial->median_us > 0;
 }
 
+/* The fastest median of a problem. */
 static double best_of(const spc__trial *trials, int count)
 {
     double best = INFINITY;

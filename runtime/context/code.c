@@ -69,6 +69,7 @@ static void record_key(spc__problem_key *out, const request *want)
     snprintf(out->target, sizeof(out->target), "%s", info->target);
 }
 
+/* Warns once: a database that fails would otherwise fill the log. */
 static void database_trouble(spc_ctx *ctx, const spc_error *error)
 {
     if (spc__modules_first_trouble(ctx->modules))

@@ -17,6 +17,7 @@ typedef struct listing {
     bool all; /* also records that are not layers */
 } listing;
 
+/* Describes a kernel: template and configuration. */
 static void choice_text(char *out, size_t bytes, const spc__trial *trial)
 {
     spc__buf config = SPC__BUF_INIT;
@@ -26,6 +27,7 @@ static void choice_text(char *out, size_t bytes, const spc__trial *trial)
     spc__buf_release(&config);
 }
 
+/* Describes the circumstances of a measurement. */
 static void provenance_text(char *out, size_t bytes,
                             const spc__provenance *from)
 {
@@ -152,6 +154,7 @@ typedef struct trial_query {
     const char *file; /* the uppermost file that lists it; NULL: none so far */
 } trial_query;
 
+/* Finds the file that a listing showed with this problem. */
 static spc_status find_problem(const spc__cache_row *row, void *payload)
 {
     trial_query *query = payload;
@@ -229,6 +232,7 @@ typedef struct verification {
     void *payload;
 } verification;
 
+/* Shows a fault to the user's function in the public form. */
 static spc_status report_fault(const spc__fault *fault, void *payload)
 {
     const verification *v = payload;

@@ -53,6 +53,7 @@ typedef struct scene_values {
     double rows, ratio, density;
 } scene_values;
 
+/* The numbers by which scenes are compared. */
 static scene_values values_of(int64_t rows_in, int64_t rows_out, double density)
 {
     double rows = octaves(rows_out);

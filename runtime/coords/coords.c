@@ -190,6 +190,7 @@ typedef struct plan {
     bool by_itself;
 } plan;
 
+/* Checks capacity, policy and extent. */
 static spc_status check_plan(const plan *p, spc_error *error)
 {
     if (p->capacity < 0 || p->capacity > INT32_MAX - SPC_ROW_PAD)

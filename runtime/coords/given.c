@@ -24,6 +24,8 @@ static uint64_t hash(const int32_t at[4])
     return h;
 }
 
+/* Sorts targets by rank, and equal ranks by voxel, so that equal voxels are
+ * neighbours. */
 static int by_rank(const void *a, const void *b)
 {
     const target *x = a, *y = b;
@@ -33,6 +35,7 @@ static int by_rank(const void *a, const void *b)
     return memcmp(x->at, y->at, sizeof x->at);
 }
 
+/* Adds a voxel with its rank, a hash. */
 static void add(target *all, int64_t *count, const int32_t at[4])
 {
     target *t = &all[(*count)++];

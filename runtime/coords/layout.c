@@ -185,6 +185,7 @@ static spc_status refill_tiles(const spc_map *map,
     return status;
 }
 
+/* True if sorting the rows also makes this table of tiles. */
 static bool comes_with_rows(const spc_map *map, const spc__map_layout *layout,
                             const spc__map_tiles *tiles)
 {
@@ -498,6 +499,7 @@ spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
     return status;
 }
 
+/* Fills a group's layout again, and its tiles. */
 static spc_status relayout_group(const spc_map *map,
                                  const spc__map_layout *layout, int tile_rows,
                                  void *stream, spc_error *error)

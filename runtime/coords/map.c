@@ -183,6 +183,7 @@ static void unlink_turned(spc_map *map)
         map->turned_by->turned = NULL;
 }
 
+/* Ends what plans remember about the map. */
 static void release_attachments(spc_map *map)
 {
     for (int i = 0; i < SPC__ATTACHMENTS; i++)

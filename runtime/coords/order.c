@@ -59,6 +59,7 @@ static int sign(int value)
     return (value > 0) - (value < 0);
 }
 
+/* Puts an offset and its opposite into one unit. */
 static void opposites(int unit[3], const int offset[3])
 {
     /* The first coordinate that is not 0 decides the sign, so an offset and its
@@ -69,6 +70,7 @@ static void opposites(int unit[3], const int offset[3])
         unit[i] = side * offset[i];
 }
 
+/* Puts the offsets of a line along an axis into one unit. */
 static void lines(int unit[3], const int offset[3], int axis)
 {
     memcpy(unit, offset, 3 * sizeof *unit);
@@ -149,6 +151,7 @@ static int norm(const int offset[3])
     return abs(offset[0]) + abs(offset[1]) + abs(offset[2]);
 }
 
+/* The order of the bits by which rows are sorted. */
 static int compare(const void *a, const void *b)
 {
     const ranked *one = a, *two = b;
@@ -364,6 +367,7 @@ static int bits_for(int most)
     return bits;
 }
 
+/* The number of bits of a key's field. */
 static int field_bits(const spc_index_key *key, int field)
 {
     int bits = 0;

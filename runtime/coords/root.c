@@ -66,6 +66,7 @@ static outputs outputs_of(const spc__derivation *d, int axis, int64_t i)
                      spc__floor_div(top, s)};
 }
 
+/* Cuts a range of outputs to a set with a known shape. */
 static outputs within(outputs o, int64_t bound)
 {
     if (bound > 0) {

@@ -78,6 +78,7 @@ static spc_status device_list(const spc_voxels *v,
                   SPC_VOXELISE_SHARED, args, stream, error);
 }
 
+/* Starts the kernel that fills the voxels. */
 static spc_status device_fill(const spc_voxels *v,
                               const spc_voxelise_args *args, void *stream,
                               spc_error *error)

@@ -197,6 +197,7 @@ static spc_status run(const spc_voxels *v, loop *l, int most, spc_error *error)
                : spc__interrupted(error);
 }
 
+/* Finds the voxel of each point. */
 static spc_status host_list(const spc_voxels *v, const spc_voxelise_args *args,
                             void *stream, spc_error *error)
 {
@@ -206,6 +207,7 @@ static spc_status host_list(const spc_voxels *v, const spc_voxelise_args *args,
     return run(v, &l, args->capacity, error);
 }
 
+/* Fills the voxels. */
 static spc_status host_fill(const spc_voxels *v, const spc_voxelise_args *args,
                             void *stream, spc_error *error)
 {

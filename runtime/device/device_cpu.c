@@ -108,6 +108,7 @@ static const struct isa {
 
 enum { ISAS = sizeof(isas) / sizeof(*isas) };
 
+/* The best instruction set that this machine has. Rows are in that order. */
 static const struct isa *best_isa(void)
 {
     const struct isa *best = &isas[0];
@@ -181,6 +182,7 @@ static void describe(spc_device_info *out, const struct isa *isa, int threads)
     out->cache_bytes = (size_t)all_caches(threads);
 }
 
+/* Lists the one cpu device. */
 static int cpu_list(spc_device_info *out, int capacity)
 {
     const struct isa *isa;
@@ -297,6 +299,8 @@ static unsigned read_arithmetic(void)
 #endif
 }
 
+/* Restores the modes of arithmetic that a kernel may have changed, such as
+ * rounding. */
 static void write_arithmetic(unsigned mode)
 {
 #if defined(__x86_64__)
@@ -323,6 +327,7 @@ static void run_block(void *payload, int64_t i)
         write_arithmetic(arithmetic);
 }
 
+/* Runs a kernel and returns when it has ended. */
 static spc_status cpu_launch(spc__device *device, spc__kernel *kernel,
                              const spc__launch *launch, const void *args,
                              size_t args_bytes, void *stream, spc_error *error)

@@ -389,6 +389,7 @@ static spc__sim_worker *take_worker(void *pool)
     return worker != NULL ? worker : spc__sim_worker_create();
 }
 
+/* Gives a worker back for the next launch. */
 static void give_worker(void *pool, spc__sim_worker *worker)
 {
     sim_device *sim = pool;

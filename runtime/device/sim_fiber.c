@@ -78,6 +78,7 @@ void spc__sim_stacks_unmap(char *stacks, int slots)
         munmap(stacks, (size_t)slots * SPC_SIM_SLOT);
 }
 
+/* Replaces pages by fresh ones, which read as zeros. */
 static bool renew_pages(char *from, char *to)
 {
     size_t bytes = (size_t)(to - from);
@@ -112,6 +113,7 @@ bool spc__sim_stacks_renew(char *stacks, int slots)
 
 #if USE_UCONTEXT
 
+/* Calls the fiber's function with arguments that makecontext() can pass. */
 static void trampoline(unsigned high, unsigned low, unsigned entry_high,
                        unsigned entry_low)
 {
@@ -142,6 +144,8 @@ static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
     return true;
 }
 
+/* Prepares the record of a thread that was there before, so that fibers can
+ * return to it. */
 static bool prepare_own(spc_sim_thread *thread)
 {
     spc__sim_fiber *fiber = thread->fiber;

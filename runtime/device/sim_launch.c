@@ -28,6 +28,7 @@ enum {
 
 /* ---- faults ---------------------------------------------------------- */
 
+/* Records a failure, which ends the launch. */
 static void record(spc__sim_launch *launch, spc_status status, const char *text)
 {
     /* The first failure is kept: the others are often its consequences. */
@@ -57,6 +58,7 @@ _Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
     __builtin_unreachable(); /* an abandoned fiber never resumes */
 }
 
+/* Reports a wrong use of a primitive, with the place in the kernel. */
 static void api_fault(spc_sim_thread *self, const spc_sim_place *place,
                       const char *what, const void *address)
 {
@@ -210,6 +212,7 @@ void spc__sim_worker_free(spc__sim_worker *worker)
 
 /* ---- a block's life -------------------------------------------------- */
 
+/* The first function of each fiber: runs the kernel for one thread. */
 static void fiber_main(spc_sim_thread *self)
 {
     spc__sim_fiber_enter(self);
@@ -521,6 +524,8 @@ static spc_status check(const spc__sim_launch *launch, spc_error *error)
     return SPC_OK;
 }
 
+/* A worker for each thread of the pool that has blocks to run. A cooperative
+ * grid is run by one, since all its blocks wait for each other. */
 static int count_workers(const spc__sim_launch *launch)
 {
     int workers = spc__pool_helpers(launch->pool) + 1;

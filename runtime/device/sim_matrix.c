@@ -184,6 +184,7 @@ ALWAYS void multiply_i8(int32_t (*d)[8], int8_t (*a)[32], int8_t (*b)[32])
         }
 }
 
+/* A product of two tiles of i8. */
 static void mma_i8(spc_sim_exchange *e)
 {
     int8_t a[16][32], b[8][32];
@@ -351,6 +352,7 @@ static void wgmma_plain(const spc__sim_product *p, const unsigned char *b,
     wgmma(p, b, leading, stride);
 }
 
+/* A product of two tiles of floating-point numbers. */
 static void run_mma(spc_sim_exchange *e, int op)
 {
     /* The type is a constant in each fast version, so the compiler specialises

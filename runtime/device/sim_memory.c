@@ -49,6 +49,7 @@ void spc__sim_copy_commit(spc_sim_thread *self)
     ((spc__sim_fiber *)self->fiber)->group++;
 }
 
+/* Carries out an asynchronous copy. */
 static void deliver(const spc__sim_copy *copy)
 {
     size_t valid =
@@ -84,6 +85,7 @@ typedef struct mbar {
     int64_t bytes : 22;   /* still expected from bulk copies */
 } mbar;
 
+/* A barrier as its fields. */
 static mbar read_mbar(const spc_u64 *bar)
 {
     mbar m;

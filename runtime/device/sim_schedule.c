@@ -22,6 +22,7 @@
 
 /* ---- picking --------------------------------------------------------- */
 
+/* A random number. */
 static uint64_t draw(spc__sim_worker *worker)
 {
     /* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
@@ -72,6 +73,7 @@ static inline void make_ready(spc__sim_warp *warp, uint32_t lanes)
     warp->block->ready |= 1u << warp->index;
 }
 
+/* Takes a lane out of the set of those that are ready. */
 static inline spc_sim_thread *take(spc__sim_warp *warp, int lane)
 {
     warp->ready &= ~(1u << lane);

@@ -219,6 +219,8 @@ int spc__net_find_map(spc_net *net, const spc__net_map *map, spc_error *error)
 
 /* ---- queries ------------------------------------------------------------- */
 
+/* Counts the arrays that a caller can set. Layers that share weights have them
+ * once. */
 static int count_params(const spc_net *net)
 {
     int count = 0;

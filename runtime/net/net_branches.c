@@ -39,6 +39,7 @@ static int count_branches(const spc_net_plan *plan)
 
 /* ---- dependences --------------------------------------------------------- */
 
+/* The branch that fills a set, or -1. */
 static int filler_of(const spc_net_plan *plan, int set)
 {
     for (int i = 0; i < plan->branch_count; i++) {
@@ -49,6 +50,7 @@ static int filler_of(const spc_net_plan *plan, int set)
     return -1;
 }
 
+/* The branch that fills a map, or -1. */
 static int filler_of_map(const spc_net_plan *plan, int map)
 {
     for (int i = 0; i < plan->branch_count; i++)
@@ -255,6 +257,7 @@ static spc_status wait(spc_net_plan *plan, const spc__net_branch *branch,
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
+/* Notes the current place of the capture. */
 static spc_status put_mark(spc_net_plan *plan, spc__mark *mark, void *stream)
 {
     spc_error error = {0};
@@ -265,6 +268,8 @@ static spc_status put_mark(spc_net_plan *plan, spc__mark *mark, void *stream)
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
+/* Derives a set from the caller's rows, so that it need not wait for the set of
+ * the input. */
 static spc_status derive_from_rows(spc_net_plan *plan,
                                    const spc__net_work *work,
                                    const spc_net_buffers *b, void *stream)
@@ -299,6 +304,8 @@ static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
     return status == SPC_OK ? put_mark(plan, &branch->end, stream) : status;
 }
 
+/* True if another branch waits for this one. Only the others must be joined at
+ * the end. */
 static bool is_waited_for(const spc_net_plan *plan, int branch)
 {
     for (int i = 0; i < plan->branch_count; i++)
@@ -499,7 +506,7 @@ static spc_status join_lanes(lanes *l, void *stream)
     return count > 0 ? depend_on(l, count, stream) : SPC_OK;
 }
 
-/* Puts each layer after the works that it needs. Others may run beside it. */
+/* Lets each layer wait for those alone that it needs. */
 static spc_status run_side_by_side(spc_net_plan *plan,
                                    const spc_net_buffers *buffers, void *stream)
 {

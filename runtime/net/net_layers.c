@@ -250,6 +250,7 @@ static spc_status check_residual(const spc_net *net, const spc_conv *conv,
                : status;
 }
 
+/* Takes the sizes of the parameters from the layer's operands. */
 static void count_conv_params(spc__net_node *node)
 {
     for (int i = 0; i < SPC__NET_PARAMS; i++) {

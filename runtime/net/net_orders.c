@@ -71,6 +71,7 @@ static void find_times(double us[ALIKE], const spc_net_plan *plan, int map)
     }
 }
 
+/* The time of the map's layers that read rows in key order. */
 static double time_by_keys(const spc_net_plan *plan, int map)
 {
     double us = 0;

@@ -92,6 +92,8 @@ spc_status spc_net_param_at(spc_net_param *out, const spc_net *net, int i)
 
 /* ---- setting ------------------------------------------------------------- */
 
+/* Finds the first layer of this name, which owns the parameters if several have
+ * it. */
 static spc__net_node *find_node(const spc_net *net, const char *name)
 {
     for (int i = 0; i < net->node_count; i++)

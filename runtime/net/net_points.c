@@ -134,6 +134,7 @@ static spc_status reserve_input(spc_points **out, spc_net_plan *plan,
                : status;
 }
 
+/* Samples a cloud, to count the points that a level would have. */
 static spc_status sample(spc_points **out, spc_points *from, float edge,
                          int64_t capacity, spc_error *error)
 {

@@ -41,6 +41,7 @@ void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
                spc__net_element(&plan->net->tensors[tensor]);
 }
 
+/* The elements from row to row, or 0 for rows without gaps. */
 static int64_t pitch_of(const spc_net_plan *plan, int tensor)
 {
     if (tensor == SPC_NO_TENSOR || plan->places[tensor].piece < 0)
@@ -111,6 +112,7 @@ static spc_status fill_set(const spc_net_plan *plan, const spc__net_work *work,
                                               0, stream);
 }
 
+/* Fills a set and the layouts of its rows. */
 static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
                           const spc_net_buffers *b, void *stream)
 {
@@ -619,6 +621,7 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     out->match = spc_plan_match(work->conv_plan);
 }
 
+/* Describes a map after a run. */
 static void describe_map(spc_net_step *out, const spc_map *map)
 {
     out->rows_in = spc_map_rows_in(map);

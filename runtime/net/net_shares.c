@@ -58,6 +58,7 @@ static double rows_of(const spc_coords *set)
     return rows;
 }
 
+/* Adds a part of a branch's cost that grows with the rows of a set. */
 static void add_term(cost *c, double step, const spc_coords *set)
 {
     const double frames_differ = 1.03;
@@ -142,6 +143,7 @@ double spc__net_layer_us(const spc_net_plan *plan, const spc__net_work *work)
 
 /* ---- a run of the model -------------------------------------------------- */
 
+/* True if all branches that it waits for have ended. */
 static bool is_ready(const spc_net_plan *plan, int i, double now)
 {
     const spc__net_branch *branch = &plan->branches[i];

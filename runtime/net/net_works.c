@@ -100,6 +100,7 @@ static void read_masks(draft *d, int set)
     d->plain[s->mask] = true;
 }
 
+/* Marks the masks of all sets that a layer needs as tensors that are read. */
 static void read_masks_of(draft *d, const spc__net_node *node)
 {
     read_masks(d, d->net->tensors[node->out].set);
@@ -201,6 +202,7 @@ static void fuse(draft *d, int add)
     d->absorbed[d->fused[add]] = true;
 }
 
+/* Fuses each addition with a convolution before it, where that is possible. */
 static void fuse_all(draft *d)
 {
     for (int i = 0; i < d->net->node_count; i++) {
@@ -316,6 +318,7 @@ static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
     return work;
 }
 
+/* True if any set is derived from the input's. */
 static bool has_levels(const draft *d)
 {
     for (int i = 1; i < d->net->set_count; i++)

@@ -168,6 +168,7 @@ static void set_list(spc__attrs *out, const spc_geometry *g)
     spc__attrs_set_text(out, "list", hex);
 }
 
+/* Writes a length as text, with the digits that the layer's text has. */
 static void set_length(spc__attrs *out, const char *name, float value)
 {
     char text[24];

@@ -104,6 +104,7 @@ static bool out_differs(const spc_conv *conv)
 
 /* ---- rules --------------------------------------------------------------- */
 
+/* Checks a number that indexes a table of names. */
 static spc_status check_enum(const char *what, unsigned value, unsigned most,
                              spc_error *error)
 {

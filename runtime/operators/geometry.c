@@ -204,6 +204,7 @@ bool spc__geometry_derives_by_list(const spc_geometry *g)
            (g->rule == SPC_RULE_FOOTPRINT || g->rule == SPC_RULE_GENERATIVE);
 }
 
+/* The greatest common divisor, by Euclid's algorithm. */
 static int common_divisor(int a, int b)
 {
     while (b != 0) {

@@ -136,6 +136,7 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
 
 /* ---- rules --------------------------------------------------------------- */
 
+/* Checks what a gradient of weights cannot have. */
 static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 {
     if (conv->scale || conv->activation != SPC_ACT_NONE ||

@@ -237,6 +237,8 @@ static void take_scene(job *out, const spc__lack *lack)
     free(voxels);
 }
 
+/* Finds a job for this layer on similar scenes, whose result would serve
+ * both. */
 static job *find_job(background *b, const spc__problem_key *key)
 {
     for (job *at = b->jobs; at != NULL; at = at->next)
@@ -344,6 +346,7 @@ static spc_status copy_words(char ***out, const char *const *words,
     return copy != NULL ? SPC_OK : spc__fail_memory(error, count + 1);
 }
 
+/* Frees everything. The thread has ended. */
 static void release(background *b)
 {
     free_words(b->worker);

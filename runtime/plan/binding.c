@@ -152,6 +152,7 @@ static spc__binding *find_own(const spc_plan *plan, const spc_map *map)
     return (spc__binding *)(void *)at;
 }
 
+/* True if the map still has the capacities with which the binding was made. */
 static bool is_current(const spc__binding *binding, const spc_map *map)
 {
     const spc_map_view *view = &binding->args.map;

@@ -88,6 +88,7 @@ static const void *address_of(const spc__buffer *buffer,
     return *(const void *const *)((const char *)given + buffer->place);
 }
 
+/* The bytes of a buffer that a launch may touch. */
 static size_t bytes_of(const spc__buffer *buffer,
                        const spc__buffer_sizes *sizes)
 {

@@ -400,6 +400,8 @@ static spc_status set_workspace(run *r, char *workspace, void *stream,
                                  : SPC_OK;
 }
 
+/* Enough blocks for the threads, and not more than run at once, as the kernels
+ * loop. */
 static unsigned grid_of(const run *r, int i)
 {
     int64_t threads =

@@ -147,6 +147,7 @@ static void explain_record(lookup *look, const spc__choice *choice, bool stale)
     add_refusal(look);
 }
 
+/* Says that the class's default was chosen. */
 static void explain_class(lookup *look, const spc__choice *choice)
 {
     look->out->origin = SPC_MATCH_DEFAULT;
@@ -161,6 +162,7 @@ static void note_refusal(lookup *look, const char *why)
         snprintf(look->refused, sizeof(look->refused), "%.199s", why);
 }
 
+/* Notes a record that cannot serve, and why. */
 static void refuse(lookup *look, const spc__choice *choice, const char *why)
 {
     spc__log_printf(&look->ctx->log, SPC_LOG_INFO,
@@ -717,6 +719,7 @@ static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Counts the origin of a plan's kernel. */
 static void count(spc_stats *stats, spc_match origin)
 {
     if (origin == SPC_MATCH_EXACT)

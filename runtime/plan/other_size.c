@@ -5,6 +5,7 @@
 #include "context/problem_key.h"
 #include "operators/conv.h"
 
+/* The template's default for a number of rows. */
 static bool default_for(spc__attrs *out, spc_ctx *ctx, spc__template *tpl,
                         const spc__attrs *problem, int64_t rows)
 {

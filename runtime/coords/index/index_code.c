@@ -9,6 +9,7 @@
 #include "coords/points/points_steps.h"
 #include <string.h>
 
+/* The loops of a kernel over offsets. */
 static void box_of(int out[3], const spc_geometry *g)
 {
     /* A list counts as a box of length offset_count along x, so that templates
@@ -19,6 +20,7 @@ static void box_of(int out[3], const spc_geometry *g)
                                       : 1;
 }
 
+/* Divides runs of offsets into batches that a thread searches together. */
 static spc__index_runs flat_runs(int count, int length)
 {
     /* Batches of 2 or 3 runs. 2 only where 3 leaves a remainder and 2 does
@@ -64,6 +66,7 @@ static void set_axes(spc__attrs *out, const char *const names[3],
         spc__attrs_set_number(out, names[i], value[i]);
 }
 
+/* The word for the search in the template. */
 static const char *kind_of(const spc_geometry *g, bool inverse)
 {
     if (g->rule == SPC_RULE_SUBM)

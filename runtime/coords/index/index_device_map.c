@@ -155,6 +155,7 @@ static size_t pairs_shared(const spc_map *map)
 
 /* ---- creating and filling --------------------------------------------- */
 
+/* The masks with the four words of a row side by side. */
 static spc_status alloc_fours(map_work *w, const spc_map *map, spc_error *error)
 {
     /* The sort by Gray rank reads four words of a mask at once. Kernels without

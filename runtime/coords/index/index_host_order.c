@@ -38,6 +38,8 @@ static uint32_t word_at(const spc_map *map, int w, int p)
         .mask[(size_t)w * (size_t)map->to->rows_padded + (size_t)p];
 }
 
+/* The Gray rank of the mask, after its bits were put into the order of the
+ * layout. */
 static uint32_t digest_by_gray(const ordering *o, int p)
 {
     uint32_t digest = 0;
@@ -48,6 +50,7 @@ static uint32_t digest_by_gray(const ordering *o, int p)
     return gray_rank(digest);
 }
 
+/* Sorts by the number of offsets that a row uses. */
 static uint32_t digest_by_count(const ordering *o, int p)
 {
     int count = 0;
@@ -58,6 +61,7 @@ static uint32_t digest_by_count(const ordering *o, int p)
     return (uint32_t)(o->map->offsets - count);
 }
 
+/* Sorts by chosen bits of the key. */
 static uint32_t digest_by_key(const ordering *o, int p)
 {
     uint64_t key = ((const uint64_t *)o->map->to->keys)[p];

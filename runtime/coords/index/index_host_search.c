@@ -76,6 +76,8 @@ static line line_at(const spc_map *map, int number)
                   key_of_step(layout, step)};
 }
 
+/* Stores the result of a search: the input's row in the caller's order, or
+ * -1. */
 static void keep(const spc_map *map, int k, int p, int at)
 {
     size_t padded = (size_t)map->to->rows_padded;
@@ -131,6 +133,7 @@ static int64_t search_lines(const search *s, int begin, int end)
     return pairs;
 }
 
+/* True if the voxel is within the extent, where it has a key. */
 static bool is_inside(const spc_index_key *layout, const int64_t c[4])
 {
     for (int i = 0; i < 4; i++)

@@ -69,6 +69,7 @@ static void pack_chunk(void *payload, int64_t chunk)
     }
 }
 
+/* Resets the statistics. Those that keep a minimum start at the largest row. */
 static void clear_stats(spc_coords *c, int rows)
 {
     memset(c->stats, 0, 4 * SPC_INDEX_STATS);
@@ -316,6 +317,7 @@ static void merge_part(merging *m, int begin, int end)
     m->type->encode(part_of(m, rows[begin]), m->sum, m->count);
 }
 
+/* Merges the rows of a voxel, part by part. */
 static void merge_voxel(merging *m, int begin, int end)
 {
     for (m->first = 0; m->first < m->width; m->first += PART) {

@@ -46,6 +46,8 @@ void spc_points_free(spc_points *points)
         spc_coords_free(&points->rows);
 }
 
+/* Allocates zeroed memory. The pointer is copied as bytes, since callers have
+ * pointers of several types. */
 static spc_status alloc_clear(void *out, const spc_points *p, size_t bytes,
                               spc_error *error)
 {

@@ -99,6 +99,7 @@ static void pick(const spc_ctx *ctx, const void *args)
     }
 }
 
+/* The largest integer that is not above v. */
 static int floor_of(float v)
 {
     /* A cast truncates towards 0, so negative fractions need one less. floorf()
@@ -217,6 +218,7 @@ static void add_run(query *q, int x, int y)
     q->end[q->columns++] = a->in.begin[end];
 }
 
+/* Finds the runs of points that may be within the radius. */
 static void find_runs(query *q)
 {
     q->columns = 0;
@@ -245,6 +247,7 @@ static bool clip(const query *q, int low[3], int high[3])
            (unsigned)(q->batch - a->key.low[0]) <= a->key.last[0];
 }
 
+/* Begins a series of queries, which reuse the runs if they are in one cell. */
 static void begin_asking(query *q, const spc_radius_args *a)
 {
     memset(q, 0, sizeof *q);
@@ -292,6 +295,7 @@ typedef struct seen {
 
 typedef void visitor(query *q, const seen *s, void *payload);
 
+/* The kernel's cell of a neighbour at this distance along an axis. */
 static int cell_along(const spc_radius_args *a, int axis, float d)
 {
     float scaled = (a->backwards ? -d : d) * a->scale[axis];
@@ -427,6 +431,7 @@ typedef struct digits {
     int counts[DIGITS];
 } digits;
 
+/* Counts the digit of a point whose upper digits are those that were found. */
 static void count_digit(query *q, const seen *s, void *payload)
 {
     digits *d = payload;

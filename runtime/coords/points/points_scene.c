@@ -18,6 +18,7 @@ static const spc__device_ops *ops_of(const spc_points *p)
 
 /* ---- points on a device -------------------------------------------------- */
 
+/* Widens the extent to hold a point. */
 static void widen(spc_points_options *o, const float p[3], int32_t batch)
 {
     for (int i = 0; i < 3; i++) {

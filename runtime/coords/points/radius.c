@@ -464,6 +464,8 @@ static spc_status order_create(spc_map *map, const spc__map_layout *layout,
     return no_table(error);
 }
 
+/* The indexer's function that fills a layout, which maps of points do not
+ * have. */
 static spc_status fill(const spc_map *map, const spc__map_layout *layout,
                        void *stream, spc_error *error)
 {

@@ -31,6 +31,7 @@ static spc_status fetch(int32_t *to, const spc_map *map, spc_error *error)
     return ops_of(map)->sync(device, NULL, error);
 }
 
+/* Writes the triplets with their outputs, which the list leaves to `first`. */
 static void spell_out(spc_triplet *out, const int32_t *from, size_t rows)
 {
     const int32_t *first = from + rows, *entries = from + 2 * rows + 1;

@@ -216,6 +216,7 @@ static spc_status device_mask(const spc_coords *c, const spc_mask_args *args,
     return launch_items(c, w->mask, slots, args, sizeof *args, stream, error);
 }
 
+/* Starts a thread for each piece of a row. */
 static spc_status device_gather(const spc_coords *c,
                                 const spc_gather_args *args, spc_dtype dtype,
                                 void *stream, spc_error *error)

@@ -31,6 +31,7 @@ static void host_destroy(spc_coords *c)
 
 /* ---- listing ---------------------------------------------------------- */
 
+/* Finds the position of each row in the order of the keys. */
 static void find_positions(int *at, const spc_coords *source)
 {
     /* Rows that merged into another or were out of range keep -1. */
@@ -217,6 +218,7 @@ static size_t offset_of(const moving *m, const part *p, int64_t row)
            m->type->bytes;
 }
 
+/* Adds a part of a row to the sum. */
 static void add_row(const moving *m, part *p, const void *from, int64_t row)
 {
     m->type->decode(p->row, (const char *)from + offset_of(m, p, row),
@@ -285,6 +287,7 @@ static void move_row(const moving *m, part *p, int64_t row)
     }
 }
 
+/* One task of the pool: a chunk of rows. */
 static void move_chunk(void *payload, int64_t chunk)
 {
     const moving *m = payload;
@@ -295,6 +298,7 @@ static void move_chunk(void *payload, int64_t chunk)
         move_row(m, &p, row);
 }
 
+/* Spreads a move over the threads of the pool. */
 static spc_status move(moving *m, spc_error *error)
 {
     int64_t chunks = (m->rows + CHUNK_ROWS - 1) / CHUNK_ROWS;

@@ -123,6 +123,7 @@ static double number_field(lua_State *L, int index, const char *name,
     return number;
 }
 
+/* The number as an int. */
 static int whole(lua_State *L, double number, const char *name)
 {
     /* The range comes first: casting a double outside int is undefined. The
@@ -156,6 +157,7 @@ static bool three_field(lua_State *L, int index, const char *name,
     return there;
 }
 
+/* A field with three whole numbers, if the table has it. */
 static void three_whole(lua_State *L, int index, const char *name, int out[3])
 {
     double numbers[3];
@@ -165,6 +167,7 @@ static void three_whole(lua_State *L, int index, const char *name, int out[3])
             out[i] = whole(L, numbers[i], name);
 }
 
+/* A tensor's number. The network checks that it has such a tensor. */
 static int tensor_argument(lua_State *L, int index)
 {
     int is_whole;

@@ -59,6 +59,7 @@ static bool split(reader *r, char *line)
     return true;
 }
 
+/* The value of a digit, or -1. The writer uses capitals only. */
 static int hex_digit(char c)
 {
     const char *digits = "0123456789ABCDEF", *at = strchr(digits, c);
@@ -268,6 +269,8 @@ static spc_status read_feature(reader *r)
                                           at, r->error));
 }
 
+/* Reads all fields from `first` on as tensors. `out` has room for a whole
+ * line. */
 static spc_status read_tensors(spc_tensor *out, reader *r, int first)
 {
     spc_status status = SPC_OK;
@@ -277,6 +280,7 @@ static spc_status read_tensors(spc_tensor *out, reader *r, int first)
     return status;
 }
 
+/* Reads the line "concat". */
 static spc_status read_concat(reader *r)
 {
     spc_tensor out, parts[FIELDS];

@@ -110,6 +110,7 @@ static void write_name(spc__buf *out, const char *name)
             spc__buf_append(out, name, 1);
 }
 
+/* Writes a number that reads back as the same bits. */
 static void write_number(spc__buf *out, const char *before, double value)
 {
     char text[40];
@@ -301,6 +302,7 @@ static bool is_quantised(const spc_net *net)
     return false;
 }
 
+/* The lines of tensors that became integers. */
 static void write_scales(spc__buf *out, const spc_net *net)
 {
     for (int t = 0; t < net->tensor_count; t++)

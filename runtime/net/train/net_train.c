@@ -63,6 +63,7 @@ spc_status spc__train_put(spc_training *t, step *s)
                                  sizeof(float));
 }
 
+/* Copies all parameters to the device. */
 static spc_status put_all(spc_training *t)
 {
     spc_status status = SPC_OK;
@@ -253,6 +254,7 @@ static bool is_param(param *out, step *s, spc_operand which)
     return out->count > 0;
 }
 
+/* Finds a parameter by its layer and operand. */
 static bool find_param(param *out, spc_training *t, const char *layer,
                        spc_operand which)
 {

@@ -18,6 +18,7 @@ static const void *data_of(const spc_training *t, int value)
     return value == 0 ? t->features : t->values[value].data;
 }
 
+/* Runs a pass of a convolution. */
 static spc_status run_pass(const spc_training *t, const spc__train_pass *p,
                            spc_buffers buffers, void *stream)
 {
@@ -42,6 +43,7 @@ static spc_status run_operator(const spc_training *t,
 
 /* ---- forward ------------------------------------------------------------- */
 
+/* Runs a convolution. */
 static spc_status conv_forward(const spc_training *t, const step *s,
                                void *stream)
 {
@@ -133,6 +135,7 @@ static spc_status choose_voxels(const spc_training *t, int set, void *stream)
                : status;
 }
 
+/* Fills a set or a map that depends on features. */
 static spc_status update(const spc_training *t, const spc__train_update *u,
                          void *stream)
 {
@@ -290,6 +293,7 @@ static spc_status to_sources(const spc_training *t, const action *a,
         out, t->plan->sets[t->values[s->out].set], dy, &how, stream);
 }
 
+/* Adds two gradients of one value. */
 static spc_status add_up(const spc_training *t, const action *a, const void *dy,
                          void *stream)
 {
