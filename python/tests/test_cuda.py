@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers on a GPU against the same layers on the processor."""
 
+import importlib.util
 import unittest
 
 try:
@@ -83,6 +84,128 @@ class Cuda(unittest.TestCase):
             torch.cuda.current_stream().wait_stream(side)
         self.assertTrue(torch.equal(shared, want))
         self.assertTrue(torch.equal(fresh, want))
+
+    def test_scenes_on_two_streams_at_once(self):
+        """Memory that a scene gives back on one stream is not written on the
+        other while it is read."""
+        model = backbones.unet(sp).cuda().eval()
+        scenes = [backbones.scene(seed, rows=2000) for seed in range(4)]
+        scenes = [(f.cuda(), c.cuda(), *more) for f, c, *more in scenes]
+        with torch.no_grad():
+            want = [model(*given)[-1].features for given in scenes]
+            torch.cuda.synchronize()
+            streams = [torch.cuda.Stream() for _ in range(2)]
+            got = []
+            for i in range(40):
+                f, c, *more = scenes[i % 4]
+                with torch.cuda.stream(streams[i // 2 % 2]):
+                    got.append(model(f, c.clone(), *more)[-1].features)
+            torch.cuda.synchronize()
+        for i, y in enumerate(got):
+            self.assertLess(error(y, want[i % 4]), 1e-5)
+
+    def test_training_while_nearly_all_memory_is_held(self):
+        model = backbones.unet(sp).cuda()
+        want, grads = self.step(model, "cuda")
+        grads = [g.clone() for g in grads]
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info()
+        held = torch.empty(int(free * 0.95), dtype=torch.uint8, device="cuda")
+        for _ in range(3):
+            self.c = self.c.clone()  # maps are made again
+            got, others = self.step(model, "cuda")
+            self.assertLess(error(got.features, want.features), 1e-4)
+            for a, b in zip(others, grads):
+                self.assertLess(error(a, b), 1e-3)
+        del held
+
+    def test_memory_that_is_used_up_is_said(self):
+        layer = nn.Conv3d(4, 16, 3).cuda()
+        side = torch.arange(48, dtype=torch.int32)
+        cube = torch.cartesian_prod(side[:1], side, side, side).cuda()
+        x = torch.randn(len(cube), 4, device="cuda")
+        want = layer(spctune.SparseTensor(x, cube)).features.clone()
+        at = cube.clone()
+        torch.cuda.empty_cache()
+        _, total = torch.cuda.mem_get_info()
+        # A map of it takes 12 MB; 2 are left.
+        limit = (torch.cuda.memory_reserved() + (2 << 20)) / total
+        torch.cuda.set_per_process_memory_fraction(limit)
+        try:
+            blocked = []
+            with self.assertRaisesRegex(
+                (spctune.OutOfMemoryError, torch.OutOfMemoryError), "memory"
+            ):
+                # What torch keeps in its cache has to be used up, too.
+                while True:
+                    blocked.append(
+                        torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+                    )
+                    if len(blocked) > 1000:
+                        self.fail("memory did not end")
+            with self.assertRaisesRegex(
+                (spctune.OutOfMemoryError, torch.OutOfMemoryError), "memory"
+            ):
+                layer(spctune.SparseTensor(x, at))
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        del blocked
+        got = layer(spctune.SparseTensor(x, cube.clone())).features
+        self.assertTrue(torch.equal(got, want))
+
+    @unittest.skipUnless(
+        importlib.util.find_spec("triton"), "inductor needs Triton"
+    )
+    def test_inductor_has_the_results_and_gradients_of_eager(self):
+        torch._dynamo.reset()
+        for make in (backbones.detector, backbones.unet):
+            model = backbones.settle(make(sp)).cuda().eval()
+            compiled = torch.compile(model, fullgraph=True)
+            for seed in (0, 1):
+                f, c, *more = backbones.scene(seed, rows=900 - 300 * seed)
+                runs = []
+                for run in (model, compiled):
+                    model.zero_grad()
+                    x = f.cuda().requires_grad_()
+                    out = run(x, c.cuda(), *more)[-1]
+                    out.features.square().mean().backward()
+                    grads = [x.grad, *(p.grad for p in model.parameters())]
+                    runs.append(
+                        (out.features.detach(), *(g.clone() for g in grads))
+                    )
+                for got, want in zip(runs[1], runs[0]):
+                    self.assertLess(error(got, want), 1e-3)
+
+    def test_a_backward_pass_is_captured(self):
+        layer = nn.Conv3d(4, 16, 3, bias=True).cuda()
+        features = self.f.clone().requires_grad_()
+
+        def step():
+            layer.zero_grad()
+            features.grad = None
+            x = spctune.SparseTensor(features, self.c, batch_size=self.batches)
+            layer(x).features.square().mean().backward()
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        grads = [layer.weight.grad, layer.bias.grad, features.grad]
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        graph.replay()
+        torch.cuda.synchronize()
+        got = [g.clone() for g in grads]
+        step()
+        want = [layer.weight.grad, layer.bias.grad, features.grad]
+        for a, b in zip(got, want):
+            self.assertLess(error(a, b), 1e-5)
 
     def test_layers_whose_maps_exist_are_captured(self):
         layer = nn.Conv3d(4, 16, 3).cuda()
