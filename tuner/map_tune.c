@@ -109,6 +109,7 @@ static spc_status compare(const run *r, const spc_map *map,
     return status;
 }
 
+/* Searches the map once, and compares it with the oracle's. */
 static spc_status verify(const run *r, spc_map *map, const spc_scene *scene)
 {
     spc_status status = poison(r, map);

@@ -151,8 +151,8 @@ spc_status spc__request_check_keys(const spc__request *request)
 
 int64_t spc__request_rows(const spc__request *request)
 {
-    /* Several scenes have no one size, so templates then choose their defaults
-     * as if it were unknown. */
+    /* Several scenes differ in size: templates then choose their defaults as
+     * for an unknown one. */
     return request->scene_count == 1 ? spc_scene_rows(request->scenes[0]) : 0;
 }
 

@@ -181,6 +181,8 @@ static spc_status check_best(const spc_device_info *all, int count)
     return status;
 }
 
+/* Lists all devices, or the one of --device; with --measure, only the best one
+ * by default. */
 static spc_status run(cli *self, void *to)
 {
     const struct args *args = to;

@@ -119,6 +119,7 @@ static spc_status ask(answer *out, cli_job *job, const spc_conv *layer)
                           spc_scene_name(out->scene), spc_ctx_error(job->ctx));
 }
 
+/* Explains a layer on one scene. */
 static spc_status explain_on(cli_job *job, const spc_conv *layer,
                              const spc_scene *scene, const char *text)
 {

@@ -138,6 +138,7 @@ static void write_row(spc__json *json, const char *scene, const char *text,
     spc__json_end_object(json);
 }
 
+/* Verifies and times one operator on one scene. */
 static spc_status run_row(struct sheet *sheet, const spc_feature *feature,
                           const spc_scene *scene)
 {

@@ -18,6 +18,7 @@ struct loading {
     spc_error error;
 };
 
+/* The body of a thread of its own: reading a large scene checks no flag. */
 static void *load(void *payload)
 {
     struct loading *at = payload;
@@ -138,6 +139,8 @@ void job_write_failure(spc__json *json, const char *layer, const char *scene)
     spc__json_end_object(json);
 }
 
+/* Runs the command on one layer. If it fails before it has written anything,
+ * the JSON array gets an object with the error. */
 static spc_status one_layer(cli_job *job, const spc_conv *layer,
                             const char *text, job_body body)
 {
@@ -151,6 +154,8 @@ static spc_status one_layer(cli_job *job, const spc_conv *layer,
     return status;
 }
 
+/* Runs the command on all layers; a failure does not stop the others. Layers
+ * are named by their canonical text. */
 static spc_status each_layer(cli_job *job, const spc_conv *layers,
                              job_body body)
 {
@@ -171,6 +176,7 @@ static spc_status each_layer(cli_job *job, const spc_conv *layers,
     return first;
 }
 
+/* The same within a JSON array, which is printed as a whole. */
 static spc_status each_layer_json(cli_job *job, const spc_conv *layers,
                                   job_body body)
 {
@@ -201,6 +207,7 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
         status = self->globals.json ? each_layer_json(&job, layers, body)
                                     : each_layer(&job, layers, body);
     spc_ctx_free(job.ctx);
+    /* A thread that was left behind may still read them. */
     if (!job.left_scenes)
         free_scenes(&job.scenes);
     free(layers);

@@ -32,6 +32,8 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
+/* Prints the source of one candidate. Its number is that of the whole space, so
+ * --only would shift it. */
 static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 {
     const struct args *args = job->args;
@@ -94,7 +96,7 @@ static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
     return status;
 }
 
-/* Whole templates that refused the layer come last and have no number. */
+/* Templates that refuse the whole layer come last, without a number. */
 static void print_space(const space_view *view, const trials *found,
                         const spc_tune_report *report, int first,
                         const char *text)

@@ -239,6 +239,8 @@ static bool is_converted(const struct job *job, int i)
     return job->out[i].data != from->data;
 }
 
+/* Writes the converted file, with the origin of its kernels in a note, and
+ * reports arrays that could not be read. */
 static spc_status save(const cli *self, const struct job *job)
 {
     char note[128];

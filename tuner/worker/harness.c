@@ -274,6 +274,8 @@ static spc_status enqueue(void *payload, void *stream)
                                 SPC__REAL, run->tested->packed.data, stream);
 }
 
+/* Builds the layout of the map that the candidate reads, instead of running
+ * it. */
 static spc_status enqueue_layout(void *payload, void *stream)
 {
     const struct run *run = payload;

@@ -53,6 +53,7 @@ static void *watch(void *payload)
     return NULL;
 }
 
+/* The thread lives as long as the process. */
 static bool start_watch(int64_t most)
 {
     pthread_t thread;

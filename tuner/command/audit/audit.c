@@ -156,6 +156,8 @@ static spc_status audit_all(audit *a, const worklist *list)
     return first;
 }
 
+/* Audits all, then prints figures and summary. They are printed after an
+ * interrupt as well, for the layers that are done. */
 static spc_status report(audit *a, const worklist *list)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -223,6 +225,8 @@ static spc_status read_around(audit_args *args)
     return SPC_OK;
 }
 
+/* The file to keep is checked first: with records from before, a tuning would
+ * measure nothing, and its figures mean nothing. */
 static spc_status run(cli *self, void *to)
 {
     audit_args *args = to;

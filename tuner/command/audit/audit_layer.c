@@ -38,6 +38,8 @@ typedef struct finding {
 
 /* ---- life ---------------------------------------------------------------- */
 
+/* Opens one of the audit's own databases: 0 is tuned once and serves, 1 gets
+ * the tunings of near scenes, which must not find the first one's records. */
 static spc_status open_database(spc_ctx **out, audit *a, int i)
 {
     const char *given = a->self->globals.database;
@@ -83,6 +85,8 @@ bool audit_is_late(const audit *a)
     return a->args->minutes > 0 && spent > 60 * a->args->minutes;
 }
 
+/* Adds a figure to its sample, and a line to the file of figures. NAN, a figure
+ * that was not measured, is left out. */
 static void add_sample(audit *a, const finding *f, audit_figure figure,
                        double share)
 {
@@ -101,6 +105,7 @@ static void add_sample(audit *a, const finding *f, audit_figure figure,
 
 /* ---- tuning -------------------------------------------------------------- */
 
+/* Tunes with the audit's options; *found gets the candidates. */
 static spc_status tune(trials *found, spc_tune_report *report, audit *a,
                        spc_ctx *ctx, const finding *f,
                        const spc_tune_options *how)
@@ -145,6 +150,7 @@ static int find(const contest *c, const char *name)
     return i < c->count ? i : -1;
 }
 
+/* Each candidate takes part once, even if several tunings chose it. */
 static void enter(contest *c, const char *name)
 {
     if (name[0] != '\0' && find(c, name) < 0)
@@ -179,6 +185,7 @@ typedef struct hearing {
     const contest *contest;
 } hearing;
 
+/* The filter of candidates for spc_tune(). */
 static bool takes_part(const char *template_name, const char *config,
                        void *payload)
 {
@@ -189,6 +196,7 @@ static bool takes_part(const char *template_name, const char *config,
     return find(h->contest, name) >= 0;
 }
 
+/* Notes the times of the contest. */
 static void take_times(contest *c, const trials *found)
 {
     char name[NAME];
@@ -232,6 +240,8 @@ static spc_status run_contest(contest *c, audit *a, const finding *f)
 
 /* ---- on its own scene ---------------------------------------------------- */
 
+/* Times a plan as a program gets it. The difference counts in both directions:
+ * either would mean that records are wrong. */
 static spc_status time_served(finding *f, audit *a)
 {
     spc_bench_result result;
@@ -267,6 +277,8 @@ static spc_status search_all(finding *f, audit *a)
     return status;
 }
 
+/* Computes the figures from the times of the contest, which are comparable, and
+ * not from those of the searches. */
 static void judge(finding *f)
 {
     double quick = time_of(&f->rivals, f->quick.winner);
@@ -279,6 +291,8 @@ static void judge(finding *f)
         f->regret = 0;
 }
 
+/* All tunings of one layer on its scene. The plan is timed before the second
+ * tuning, which replaces the choice. */
 static spc_status study(finding *f, audit *a)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -290,6 +304,8 @@ static spc_status study(finding *f, audit *a)
         (status = time_served(f, a)) != SPC_OK)
         return status;
     options.again = true;
+    /* Other weights and inputs, and another order of candidates: a robust
+     * choice does not change. */
     options.seed++;
     if ((status = tune_only(&f->again, a, a->served, f, &options)) != SPC_OK)
         return status;
@@ -435,6 +451,7 @@ static spc_status study_neighbour(audit *a, finding *f)
     return SPC_OK;
 }
 
+/* Studies scenes near this one, for which the database serves its choice. */
 static spc_status study_around(audit *a, const finding *middle)
 {
     spc_status status = SPC_OK;

@@ -384,6 +384,8 @@ static spc_status measure_passes(struct sheet *sheet, const passes *list,
     return first;
 }
 
+/* Prints the table and its notes. On another GPU than the peers' a ratio says
+ * nothing about the engines. */
 static void print_sheet(const struct sheet *sheet)
 {
     peers *all = sheet->args->peers;

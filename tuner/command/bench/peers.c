@@ -325,6 +325,8 @@ const char *peers_date(const peers *all)
     return all->date;
 }
 
+/* The fastest figure. All figures of the subject count as asked for, also
+ * slower ones, so that those that are left belong to no row. */
 static const peer_figure *find_best(peers *all, const char *scene,
                                     const char *layer, bool map)
 {

@@ -35,6 +35,7 @@ static spc_status fail_line(const config *c, const char *text, const char *what)
 
 /* ---- one option ---------------------------------------------------------- */
 
+/* True for an option of the command line, which wins. */
 static bool is_given(const cli *self, const cli_option *option)
 {
     for (int i = 0; i < self->given_count; i++)
@@ -55,6 +56,7 @@ static bool is_known(const config *c, const char *name)
     return cli_find_option(cli_global_options, name) != NULL;
 }
 
+/* Sets a flag. Unlike on the command line it may be "no". */
 static spc_status set_flag(const config *c, const cli_option *option,
                            void *base, const char *value)
 {
@@ -87,6 +89,8 @@ static spc_status set(const config *c, const cli_option *option, void *base,
     return status;
 }
 
+/* Sets an option if it applies to the command. A name that no command has is a
+ * mistake, even in a section of another one. */
 static spc_status set_option(const config *c, const char *name,
                              const char *value)
 {
@@ -120,6 +124,7 @@ static char *trim(char *text)
     return text;
 }
 
+/* "[COMMAND]". */
 static spc_status begin_section(config *c, char *line)
 {
     size_t length = strlen(line);

@@ -58,12 +58,14 @@ spc_status out_file_open(out_file *out, const char *path)
     if (path != NULL && spc__overwrite_check(path, NULL, 0, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     out->path = path;
+    /* In memory first: the file changes only when all of it is there. */
     out->to = path != NULL ? open_memstream(&out->text, &out->bytes) : stdout;
     return out->to != NULL ? SPC_OK : cli_fail(SPC_ENOMEM, "out of memory");
 }
 
 spc_status out_file_save(out_file *out)
 {
+    /* A full disk behind standard output shows here at the latest. */
     if (fflush(out->to) != 0 || ferror(out->to))
         return out->path != NULL
                    ? cli_fail(SPC_ENOMEM, "out of memory")

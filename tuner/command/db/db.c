@@ -55,6 +55,8 @@ static void add_scene(table *t, const spc_db_row *row)
     table_cell(t, "%.3f", row->density);
 }
 
+/* Adds a problem. Records of code and maps have no scene, so these cells stay
+ * empty. */
 static void add_row(table *t, const spc_db_row *row, bool kinds)
 {
     table_cell(t, "%lld", (long long)row->id);
@@ -201,6 +203,8 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
 static const char *const fault_titles[] = {"kind", ">id", "reason", "file",
                                            NULL};
 
+/* Counts and lists a fault. Faults of tables count apart: they are of no
+ * record. */
 static spc_status list_fault(const spc_db_fault *fault, void *payload)
 {
     struct listing *listing = payload;
@@ -256,6 +260,7 @@ static spc_status print_faults(struct listing *listing, spc__json *json,
     return status;
 }
 
+/* Checks every record, and fails if one cannot be used. */
 static spc_status verify(spc_ctx *ctx, const cli *self)
 {
     struct listing listing = {0};
@@ -428,6 +433,8 @@ static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
     return status;
 }
 
+/* Opens the database and runs the verb. Only verbs that create a file may find
+ * none. */
 static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
 {
     const char *named = self->globals.database;

@@ -16,6 +16,8 @@ typedef struct sink {
     spc__json *json; /* NULL: plain text */
 } sink;
 
+/* Takes one line of the export: as text, or as an element of the JSON array,
+ * without its newline. Comments are for readers of the text. */
 static spc_status write_text(const char *text, size_t bytes, void *payload)
 {
     const sink *out = payload;
@@ -106,6 +108,7 @@ typedef struct taking {
     bool as_json;
 } taking;
 
+/* Lists the fate of one record. */
 static spc_status list_change(const spc_db_change *change, void *payload)
 {
     taking *t = payload;
@@ -130,6 +133,7 @@ static spc_status list_change(const spc_db_change *change, void *payload)
     return SPC_OK;
 }
 
+/* Each file has a table, or an object, of its own. */
 static void begin_file(taking *t, const char *file)
 {
     static const char *const titles[] = {"fate", ">line", "record", "reason",
@@ -145,6 +149,7 @@ static void begin_file(taking *t, const char *file)
     spc__json_array(&t->json, "changes");
 }
 
+/* Prints the changes of a file and the count of each fate. */
 static void end_file(taking *t)
 {
     const int64_t *counts = t->exchange.counts;
@@ -166,6 +171,7 @@ static void end_file(taking *t)
     spc__json_end_object(&t->json);
 }
 
+/* Reads a whole file; "-" is standard input. */
 static spc_status read_text(spc__buf *out, const char *file)
 {
     FILE *from = strcmp(file, "-") == 0 ? stdin : fopen(file, "rb");
@@ -258,6 +264,7 @@ typedef struct differences {
     int64_t count;
 } differences;
 
+/* Prints a record that only one side has; `side` is < or >. */
 static spc_status show_line(char side, const char *line, void *payload)
 {
     differences *all = payload;

@@ -129,6 +129,7 @@ static void write_row(spc__json *json, const char *name, long long voxels,
     spc__json_end_object(json);
 }
 
+/* A row for each scene, and one for all if there are several. */
 static void each_row(bench *b, table *t, spc__json *json)
 {
     int count = b->net.scene_count, all = count * b->runs;

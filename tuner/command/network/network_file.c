@@ -105,6 +105,7 @@ static spc_status read_matrices(spc_onnx_options *out, const network_args *args)
     return SPC_OK;
 }
 
+/* Reads a network and its weights from an ONNX file. */
 static spc_status read_onnx(spc_net **out, const cli *self,
                             const network_args *args, spc_dtype dtype,
                             bool int8, spc_error *error)
@@ -149,6 +150,7 @@ static void say_unread(const cli *self, const spc_net *net,
                 spc__either(count, "belongs", "belong"), first->name);
 }
 
+/* Takes the layers' weights from files by their names. */
 static spc_status read_weights(spc_net *net, const cli *self,
                                const network_args *args, spc_error *error)
 {

@@ -77,6 +77,8 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     return status;
 }
 
+/* Makes voxels of the points on the device, and a scene of them, by which the
+ * plan is made. */
 static spc_status find_voxels(network *n)
 {
     size_t bytes =

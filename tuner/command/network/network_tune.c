@@ -453,6 +453,8 @@ static spc_status look_at_network(tuning *t)
     return status;
 }
 
+/* Tunes the layers alone, then together. The replays run even if a layer
+ * failed, as the others have their choices. */
 static spc_status tune_network(tuning *t)
 {
     spc_status status = look_at_network(t), confirmed;

@@ -369,6 +369,7 @@ static spc_status write_coords(const sheet *s, const spc_net_output *o)
     return status;
 }
 
+/* Writes the output and its coordinates, if asked for. */
 static spc_status write_output(const sheet *s)
 {
     spc_net_output output;

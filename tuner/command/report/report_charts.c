@@ -195,6 +195,7 @@ typedef struct plate {
     box bounds;
 } plate;
 
+/* True if a label there would touch none that is drawn. */
 static bool is_free(const plate *all, const box *wanted)
 {
     bool inside = wanted->left >= all->bounds.left &&

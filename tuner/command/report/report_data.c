@@ -38,6 +38,7 @@ static int find_template(report_data *data, const char *name)
 
 /* ---- trials -------------------------------------------------------------- */
 
+/* Keeps a measured trial of the problem, for the charts. */
 static void add_trial(const spc_trial *trial, void *payload)
 {
     reading *r = payload;
@@ -145,6 +146,8 @@ static spc_status add_problem(const spc_db_row *row, void *payload)
     return r->failed ? SPC_ENOMEM : SPC_OK;
 }
 
+/* By device, layer, size and density: the rows of one layer stand together in
+ * the report. */
 static int by_layer(const void *a, const void *b)
 {
     const report_problem *x = a, *y = b;

@@ -133,6 +133,7 @@ static void begin_operator(spc__buf *page, const report_data *data,
                     spc__count(layers, "layer"));
 }
 
+/* All layers of a device, in groups of an operator. */
 static void add_device(spc__buf *page, const report_data *data,
                        const char *device)
 {

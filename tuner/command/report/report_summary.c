@@ -173,6 +173,7 @@ static void add_row(spc__buf *page, const total *t, double all_us)
     spc__buf_puts(page, "\n");
 }
 
+/* A table of groups, those with the most time first. */
 static void add_table(spc__buf *page, const report_data *data,
                       const char *device, const char *head, name_giver *give)
 {

@@ -50,6 +50,7 @@ static void print_report(const spc_tune_report *report, int scenes,
                        : "without a database it begins anew the next time");
 }
 
+/* Writes one layer's report; `message` is the error if there was one. */
 static void write_report(spc__json *json, const char *layer,
                          const spc_tune_report *report, const trials *found,
                          spc_status status, const char *message)

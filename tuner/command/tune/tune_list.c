@@ -149,6 +149,8 @@ static void say_idle(const tune_list *t, const cli *self)
         idle_say(self, "without --budget", "in-order");
 }
 
+/* Reports items that were not begun, as the exit status is 0 then: nothing
+ * failed. */
 static void say_what_is_left(const tune_list *t, spc_status status)
 {
     const progress_board *board = &t->shared->board;

@@ -26,6 +26,8 @@ static spc_status load_item(tune_list *t, const work_item *item)
 {
     if (same_scenes(t->loaded, item))
         return SPC_OK;
+    /* First, so that a failure does not leave the name of scenes that are
+     * freed. */
     t->loaded = NULL;
     free_scenes(&t->job.scenes);
     spc_status status = load_scenes(&t->job.scenes, t->job.self, &item->scenes);
@@ -92,6 +94,8 @@ static double share_of_budget(const progress_board *board, bool in_order)
     double spent = (double)(spc__now_ns() - board->started_ns) * 1e-9;
     double left = board->budget_s - spent;
     int waiting = board->items - board->begun + 1;
+    /* Lanes work at the same time, so an item waits only for those of its own
+     * lane. */
     int turns = (waiting + board->lanes - 1) / board->lanes;
 
     if (board->budget_s <= 0)
@@ -101,6 +105,8 @@ static double share_of_budget(const progress_board *board, bool in_order)
     return in_order || turns < 1 ? left : left / turns;
 }
 
+/* Counts an item as done. Atomic, as the board is shared by the processes of
+ * all lanes. Items that were known already took no time and predict none. */
 static void note_end(progress_board *board, uint64_t began_ns, int timed)
 {
     uint64_t took = spc__now_ns() - began_ns;
@@ -112,6 +118,7 @@ static void note_end(progress_board *board, uint64_t began_ns, int timed)
     __atomic_fetch_add(&board->ended, 1, __ATOMIC_RELAXED);
 }
 
+/* Tunes number i of the list. */
 static spc_status tune_item(tune_list *t, int i)
 {
     const work_item *item = &t->list.at[i];
@@ -160,6 +167,7 @@ static void end_item(tune_list *t)
         if (t->text.length > 2)
             fwrite(t->text.data + 1, 1, t->text.length - 2, stdout);
     }
+    /* The end of the item, at which the parent prints it. */
     putchar('\0');
     fflush(stdout);
 }
@@ -184,6 +192,8 @@ void tune_work_take(tune_list *t, progress_lane *lane)
     int i;
 
     t->job.self->lane = lane;
+    /* Each lane takes the next item of the shared counter, so that a fast one
+     * takes more. */
     while (!t->has_no_device &&
            (i = __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED)) <
                shared->board.items) {
@@ -216,6 +226,8 @@ spc_status tune_work_prepare(tune_list *t)
 {
     const work_item *first = &t->list.at[0];
 
+    /* With different scenes the list cannot be prepared: each item loads its
+     * own. */
     for (int i = 0; i < t->list.count; i++)
         if (t->list.at[i].is_network ||
             (i > 0 && !same_scenes(first, &t->list.at[i])))

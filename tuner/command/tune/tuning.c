@@ -89,6 +89,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
 
     trials_init(found, job->self);
     found->wanted = wanted;
+    /* In a lane the parent shows the progress of all. */
     found->progress.enabled &= job->is_alone;
     options.wants = wanted != NULL ? trials_want : NULL;
     options.stage = stage;
@@ -101,6 +102,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.allow_spills = args->allow_spills;
     options.budget_s = args->budget_s;
     options.chosen = args->chosen;
+    /* Restoring a choice must not stop half-way, even after Ctrl-C. */
     if (args->chosen != NULL && args->at_any_rate)
         options.cancel = &never;
     options.on_trial = trials_collect;
@@ -119,6 +121,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                                  (const spc_scene *const *)job->scenes.at,
                                  job->scenes.count, &options);
     progress_clear(&found->progress);
+    /* For the estimate of the time that other layers will take. */
     args->timed += report->timed;
     return status;
 }

@@ -213,6 +213,7 @@ static void write_feature(char *out, size_t bytes, int i)
     int f = i / type_count() / LENGTH(feature_channels);
     char words[120];
 
+    /* Words without %d ignore the divisor. */
     snprintf(words, sizeof(words), features[f], feature_channels[c].divisor);
     snprintf(out, bytes, "%s,c=%d,dtype=%s", words, feature_channels[c].count,
              spc_dtype_name((spc_dtype)t));

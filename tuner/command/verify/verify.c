@@ -77,6 +77,7 @@ static spc_status no_candidate(trials *found, const char *text,
                     text, name);
 }
 
+/* Verifies a layer's candidates, or the one that --config names. */
 static spc_status verify_layer(cli_job *job, const spc_conv *layer,
                                const char *text)
 {
@@ -196,6 +197,7 @@ static spc_status verify_one(struct operators *o, const char *text)
     return status;
 }
 
+/* A failure does not stop the others; an interrupt does. */
 static spc_status verify_each(struct operators *o)
 {
     spc_status first = SPC_OK;
@@ -245,6 +247,8 @@ static spc_status check_operand(const cli *self, int i)
     return status == SPC_OK ? SPC_OK : cli_fail(status, "%s", error.text);
 }
 
+/* Verifies operators without templates. All are read before a device is
+ * opened. */
 static spc_status run_operators(cli *self, const tuning_args *args)
 {
     struct operators o = {.self = self, .args = args};

@@ -614,6 +614,8 @@ static spc_status check_only(walk *w)
     return status;
 }
 
+/* Prints the end of the walk, also of one that was interrupted, and fails if a
+ * case failed. */
 static spc_status end_walk(walk *w, spc_status status)
 {
     progress_clear(&w->progress);
