@@ -41,6 +41,22 @@ static void write_macro(char out[64], const char *name)
     memcpy(out + length, "_INIT", sizeof("_INIT"));
 }
 
+spc_status spc__check_reserved(const char *type, const int *reserved,
+                               size_t count, spc_error *error)
+{
+    char macro[64];
+
+    for (size_t i = 0; i < count; i++)
+        if (reserved[i] != 0) {
+            write_macro(macro, type);
+            return spc__fail(error, SPC_EINVAL,
+                             "%s.reserved[%zu] is %d, and this library (%s) "
+                             "knows 0: initialise the struct with %s",
+                             type, i, reserved[i], SPC_VERSION_TEXT, macro);
+        }
+    return SPC_OK;
+}
+
 const void *spc__sized_whole(void *whole, const spc__sized *type,
                              const void *given, spc_error *error)
 {

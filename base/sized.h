@@ -58,6 +58,17 @@ const void *spc__sized_whole(void *whole, const spc__sized *type,
                              const void *given, spc_error *error);
 
 /*
+ * Values have no size but reserved members, which later versions use.
+ * SPC_EINVAL if one of `count` is not 0: the struct was not initialised, or the
+ * program needs a later version.
+ */
+spc_status spc__check_reserved(const char *type, const int *reserved,
+                               size_t count, spc_error *error);
+#define SPC__CHECK_RESERVED(type, value, error)                                \
+    spc__check_reserved(#type, (value)->reserved,                              \
+                        sizeof((value)->reserved) / sizeof(int), (error))
+
+/*
  * The status of reading the struct that `pointer`, a variable, points to. On
  * success `pointer` points to a struct of this version, in the block that
  * contains the call. NULL stays NULL. Costs one comparison if sizes are equal.

@@ -84,8 +84,8 @@ static void plan_model(spc_net *net)
     spc_net_info info;
 
     spc_net_describe(&info, net);
-    channels = (size_t)info.input.channels;
-    need(info.input.voxel[0] > 0 && info.input.dtype == SPC_F16,
+    channels = (size_t)info.input->channels;
+    need(info.input->voxel[0] > 0 && info.input->dtype == SPC_F16,
          "no grid, or not f16:", info.name);
     options.capacity = VOXELS;
     options.points = POINTS;

@@ -150,7 +150,7 @@ int main(int argc, char **argv)
     check(spc_net_plan_create(&plan, ctx, net, &options));
     planned = seconds();
     size_t rows = (size_t)options.capacity;
-    size_t count = rows * (size_t)info.input.channels;
+    size_t count = rows * (size_t)info.input->channels;
     void *coords = memory(16 * rows), *features = memory(4 * count);
     spc_net_buffers buffers = {.bytes = sizeof(spc_net_buffers),
                                .coords = coords,
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
                                .memory =
                                    memory(spc_net_plan_memory_bytes(plan))};
     check(spc_memory_upload(coords, ctx, options.sample, 16 * rows));
-    fill(features, count, info.input.dtype);
+    fill(features, count, info.input->dtype);
     check(spc_net_plan_capture(plan, &buffers));
     check(spc_net_plan_replay(plan, NULL));
     check(spc_net_plan_check(plan, NULL));

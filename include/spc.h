@@ -9,9 +9,9 @@
  * new scene for every frame reserves coordinate sets and maps once and then
  * only updates them.
  *
- * It includes the seven headers that such a program needs. Training, tuning, the
- * database, and the laboratory (scenes of files, the oracle, verification and
- * benchmarks) have headers of their own: spc/train.h, spc/tune.h, spc/db.h,
+ * It includes the seven headers that such a program needs. Training, tuning,
+ * the database, and the laboratory (scenes of files, the oracle, verification
+ * and benchmarks) have headers of their own: spc/train.h, spc/tune.h, spc/db.h,
  * spc/lab.h. A program that tunes, or uses the laboratory, links libspclab
  * besides libspc.
  *
@@ -25,7 +25,7 @@
  *    status answer 0, "" or NULL, or do nothing, for a NULL, an index that is
  *    out of range or a layer whose numbers are.
  *  - SPC_ESTATE: a set, cloud, map or network is used before anything has
- * filled or run it. The call that fills it counts when it is enqueued or
+ *    filled or run it. The call that fills it counts when it is enqueued or
  * captured.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
@@ -33,11 +33,15 @@
  *    SPC_..._INIT sets: `spc_buffers b = SPC_BUFFERS_INIT;`. Later versions add
  *    fields at their end. The library completes a struct of an earlier version
  *    with the defaults of SPC_..._INIT, and refuses any other size with
- *    SPC_EINVAL, 0 included. All other structs keep their layout as long as the
- *    major version stays: values that other structs and arrays hold (spc_conv,
- *    spc_geometry, spc_feature, spc_regrouping, spc_voxelisation, spc_gather,
- *    spc_memory_hook), and what the library fills. Structs that only the library
- *    allocates (rows of listings, trials, progress) may grow at their end.
+ *    SPC_EINVAL, 0 included.
+ *  - All other structs keep their size and layout as long as the major version
+ *    stays. Values that other structs and arrays hold (spc_conv, spc_geometry,
+ *    spc_feature, spc_voxelisation) and reports that the library fills have
+ *    `reserved` members instead of a size: later versions give these a name,
+ *    and 0 will mean what it means now. SPC_..._INIT sets them to 0, the library
+ *    refuses any other value with SPC_EINVAL, and reports have 0 there. Structs
+ *    that only the library allocates (rows of listings, trials, progress) may
+ *    grow at their end.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
  *    live on the context's device (host memory for "cpu" and "sim"). `stream`
  *    is a CUstream for "cuda" (NULL: the default stream), ignored otherwise.
@@ -46,7 +50,8 @@
  *    with its own buffers and stream.
  *  - Coordinates are rows of four int32: batch, x, y, z. Features are row
  *    major, [rows][channels].
- *  - The library prints nothing and holds no global state.
+ *  - The library prints nothing. Its only global state is the store of lists of
+ *    offsets (spc_geometry), which any thread may use.
  */
 #ifndef SPC_H
 #define SPC_H

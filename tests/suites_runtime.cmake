@@ -53,6 +53,11 @@ set_tests_properties(large_gpu PROPERTIES LABELS gpu-large)
 spc_suite(words)
 target_sources(test_words PRIVATE ../tuner/command/verify/matrix.c)
 
+# Lists of offsets that outlive those of the caller.
+spc_suite(offset_store)
+spc_watch_allocations(test_offset_store)
+spc_threaded(offset_store)
+
 # What convolutions are beyond their sums.
 spc_suite(properties)
 spc_gpu_suite(properties)

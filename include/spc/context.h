@@ -189,6 +189,7 @@ typedef struct spc_stats {
     int64_t misses;           /* answered by a template's default */
     int64_t compiles;         /* kernels compiled, maps' kernels included */
     int64_t artefacts_loaded; /* compiled code taken from the database */
+    int64_t reserved[4];      /* 0 */
 } spc_stats;
 
 /* Returns the counters of a context; all 0 for NULL. */
@@ -233,6 +234,7 @@ typedef struct spc_device_info {
     double launch_us; /* launch of an empty kernel in a graph of such */
     bool emulates; /* another device, to verify kernels: its times say nothing
                     */
+    int64_t reserved[4]; /* 0 */
 } spc_device_info;
 
 /* Writes up to `capacity` devices of this machine, best first, and returns how

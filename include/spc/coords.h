@@ -31,6 +31,7 @@ typedef struct spc_scene_info {
     int64_t bad;       /* left out: a coordinate is NaN or infinite */
     int64_t first_bad; /* the first such row, from 0; without one 0 */
     int64_t outside;   /* left out: outside the range of a network */
+    int64_t reserved[4]; /* 0 */
 } spc_scene_info;
 
 /* Fills *out; all 0 for a NULL scene. */
@@ -371,12 +372,16 @@ typedef struct spc_voxelisation {
     spc_voxel_features features;
     int points;      /* most that count of a voxel; 0: all, for a mean */
     spc_dtype dtype; /* type of the features: f16, bf16 or f32 */
+    int reserved[6]; /* 0 */
 } spc_voxelisation;
 
 #define SPC_VOXELISATION_INIT                                                  \
     {                                                                          \
         {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 4, false, 1, SPC_VOXELS_MEAN, 0,      \
-            SPC_F16                                                            \
+            SPC_F16,                                                           \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
     }
 
 /* SPC_OK, or SPC_EINVAL with the reason. */
@@ -414,6 +419,7 @@ typedef struct spc_voxels_info {
     int64_t bad;     /* points with a NaN coordinate or a nonexistent batch
                         element */
     int64_t voxels;
+    int64_t reserved[4]; /* 0 */
 } spc_voxels_info;
 
 /* Waits for `stream`. SPC_ECAPACITY: too many points or voxels, with the

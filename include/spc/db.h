@@ -142,6 +142,7 @@ typedef struct spc_db_packed {
     int64_t code_bytes; /* of the code before it was compressed */
     bool compressed;    /* zstd was there */
     int removed; /* files of code that an earlier pack of that name had left */
+    int64_t reserved[4]; /* 0 */
 } spc_db_packed;
 
 typedef struct spc_db_pack_options {

@@ -177,13 +177,17 @@ typedef struct spc_feature {
     spc_geometry geometry; /* POOL, SLICE; UNPOOL, UNSLICE: of the pooling that
                               they invert */
     spc_pass pass;
+    int reserved[6]; /* 0 */
 } spc_feature;
 
 #define SPC_FEATURE_INIT                                                       \
     {                                                                          \
         SPC_FEATURE_ACT, 0, SPC_F16, SPC_REDUCE_MAX, false, SPC_ACT_NONE,      \
             0.01f, false, 1e-5f, 1, 1, SPC_BEV_ZYX, {0, 0, 0},                 \
-            SPC_GEOMETRY_INIT, SPC_FORWARD                                     \
+            SPC_GEOMETRY_INIT, SPC_FORWARD,                                    \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
     }
 
 /*

@@ -123,6 +123,7 @@ typedef struct spc_relation {
      * and cells has the offset of each entry that is not -1. */
     int slots;       /* K of voxels */
     uint16_t *cells; /* [slots][rows_out]; NULL of voxels */
+    int64_t reserved[4]; /* 0 */
 } spc_relation;
 
 /*
@@ -182,6 +183,7 @@ typedef struct spc_net_verdict {
     int layers;     /* that were compared */
     double error;   /* the largest difference over its tolerance; <= 1 passes */
     char worst[96]; /* the layer that has it */
+    int64_t reserved[4]; /* 0 */
 } spc_net_verdict;
 
 /* Compares the last run, which spc_net_plan_check has found well, with the
@@ -221,6 +223,7 @@ typedef struct spc_bench_result {
     spc_match match;
     bool is_shipped; /* as spc_plan_is_shipped */
     char plan[256];  /* "os_warp rows=16,..." */
+    int64_t reserved[4]; /* 0 */
 } spc_bench_result;
 
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
@@ -297,6 +300,7 @@ SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
 typedef struct spc_net_time {
     double warm_us, floor_us;
     const char *floor_by;
+    int64_t reserved[4]; /* 0 */
 } spc_net_time;
 
 /* Times every step: `out` has room for spc_net_plan_step_count. SPC_ESTATE:

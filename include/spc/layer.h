@@ -84,20 +84,28 @@ typedef struct spc_geometry {
      * < O, O = (S - low - high - 1) / stride + 1, where low and high are the
      * least and greatest displacement along the axis: the O of a box, whose low
      * is -padding. */
-    int offset_count;
-    int16_t offsets[SPC_MAX_OFFSETS][3];
+    int offset_count; /* at most SPC_MAX_OFFSETS */
+    /* [offset_count][3]: x, y, z. The caller owns the list. Functions read it
+     * before they return, and what keeps a layer (a plan, a map, a network)
+     * keeps a copy. Layers that the library returns refer to its own copy,
+     * which stays until the process ends; equal lists share one. */
+    const int16_t *offsets;
     /* RADIUS only; kernel is then the cells along each axis. */
     float radius; /* above 0 */
     int nearest;  /* number of nearest inputs used; up to 2^20; 0: all */
     float voxel;  /* outputs are one point of each voxel of this edge; 0: they
                      are the inputs, or what the caller has */
+    int reserved[5]; /* 0 */
 } spc_geometry;
 
 #define SPC_GEOMETRY_INIT                                                      \
     {                                                                          \
         SPC_RULE_SUBM, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0},             \
             {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}, {0, 0, 0}, 0, \
-            {{0}}, 0, 0, 0                                                     \
+            NULL, 0, 0, 0,                                                     \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
     }
 
 /* SPC_OK, or SPC_EINVAL with the reason. */
@@ -288,13 +296,17 @@ typedef struct spc_conv {
     spc_pass pass;
     bool accumulate; /* WGRAD alone: adds to a gradient that is there */
     spc_accumulator accumulator;
+    int reserved[6]; /* 0 */
 } spc_conv;
 
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
         SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
             SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_DEFAULT, 0, 0, 0,           \
-            SPC_FORWARD, false, SPC_ACCUMULATOR_DEFAULT                        \
+            SPC_FORWARD, false, SPC_ACCUMULATOR_DEFAULT,                       \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
     }
 
 /*

@@ -235,7 +235,8 @@ typedef struct spc_net_info {
     const char *name;
     int layers; /* convolutions; all that were added count for the names */
     int tensors, sets, maps, outputs, params;
-    spc_net_input input;
+    const spc_net_input *input; /* lives as long as the network */
+    int64_t reserved[4];        /* 0 */
 } spc_net_info;
 
 /* Fills *out; the name is "" and all else 0 for a NULL network. */
@@ -255,6 +256,7 @@ typedef struct spc_tensor_info {
     bool dense;       /* [batches][elements], by GLOBAL and BEV */
     int64_t elements; /* of a row */
     int shape[3];     /* of the set; 0: not known */
+    int64_t reserved[4]; /* 0 */
 } spc_tensor_info;
 
 /* Describes a tensor. SPC_EINVAL: the network has no such tensor. */
@@ -273,6 +275,7 @@ typedef struct spc_net_param {
     const spc_conv *conv; /* NULL: of a normalisation */
     const char *norm;     /* as in spc_net_layer; "" */
     double eps;
+    int64_t reserved[4]; /* 0 */
 } spc_net_param;
 
 /* SPC_EINVAL: the index is out of range. */
@@ -418,6 +421,7 @@ typedef struct spc_net_output {
     const spc_points *cloud; /* where rows are points; else NULL */
     int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose
                          product is `elements`; else 0 */
+    int64_t reserved[4]; /* 0 */
 } spc_net_output;
 
 /* SPC_EINVAL: the index is out of range. */
@@ -447,6 +451,7 @@ typedef struct spc_net_step {
     int64_t rows_in, rows_out, pairs;
     double density;
     size_t bytes; /* size of a layer's outputs; 0 (unknown) for set, map */
+    int64_t reserved[4]; /* 0 */
 } spc_net_step;
 
 /* Returns the number of steps of a run; 0 for NULL. */

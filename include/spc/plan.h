@@ -102,6 +102,7 @@ typedef struct spc_explanation {
     int64_t workspace_bytes; /* -1: depends on how many blocks are resident,
                                 which only loaded code says */
     char layout[64];         /* the form of the map that it reads */
+    int64_t reserved[4];     /* 0 */
 } spc_explanation;
 
 /*

@@ -53,6 +53,7 @@ typedef struct spc_training_out {
     spc_dtype dtype;
     int64_t rows, elements;
     spc_coords *set; /* the training's own */
+    int64_t reserved[4]; /* 0 */
 } spc_training_out;
 
 /* Outputs count from 0. SPC_EINVAL: the index is out of range. */

@@ -133,6 +133,7 @@ typedef struct spc_tune_report {
      * candidate, and winner / best there; "" and 0 without a winner. */
     char worst_scene[128];
     double worst_ratio;
+    int64_t reserved[4]; /* 0 */
 } spc_tune_report;
 
 /*

@@ -171,7 +171,7 @@ static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
                           const int32_t in[4])
 {
     for (int axis = 0; axis < 3; axis++) {
-        int64_t i = in[1 + axis], by = g->offsets[k][axis];
+        int64_t i = in[1 + axis], by = g->offsets[3 * k + axis];
         int64_t bound = spc__geometry_out_shape(g, axis);
         if (g->rule == SPC_RULE_GENERATIVE)
             out[axis] = i * g->stride[axis] + by;
@@ -320,6 +320,7 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
 {
     bool mirrored = conv->op == SPC_SUBM && conv->pass == SPC_DGRAD;
     spc_conv layer = *conv;
+    int16_t room[SPC__LIST_NUMBERS];
     search s = {
         .geometry = &layer.geometry,
         .from = from,
@@ -332,7 +333,7 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
     spc_status status;
 
     if (mirrored)
-        spc__conv_exchange(&layer);
+        spc__conv_exchange(&layer, room);
     out->offsets = out->slots = spc_geometry_offset_count(&conv->geometry);
     if ((status = copy_coords(&out->coords_in, &out->rows_in, from, error)) ||
         (status = copy_coords(&out->coords_out, &out->rows_out, to, error)))

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "operators/epilogue.h"
+#include "operators/geometry.h"
 #include "operators/operands.h"
 #include <errno.h>
 #include <stdio.h>
@@ -118,6 +119,9 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
     memset(header, 0, sizeof(*header));
     memcpy(header->magic, magic, sizeof(magic));
     header->conv = *conv;
+    if (conv->geometry.offset_count > 0)
+        header->offsets =
+            reserve(&end, spc__geometry_list_bytes(&conv->geometry));
     header->given = given;
     header->scene_count = count;
     for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
@@ -148,6 +152,7 @@ void spc__sample_block_see(spc__sample *out)
     const spc__sample_header *header = out->memory;
 
     out->conv = header->conv;
+    out->conv.geometry.offsets = at(out, header->offsets);
     out->seed = header->seed;
     out->given = header->given;
     out->scene_count = header->scene_count;
@@ -208,6 +213,10 @@ static spc_status make_block(spc__sample *out, const spc__sample_header *header,
     if (map_block(out, header->bytes, PROT_READ | PROT_WRITE, error) != SPC_OK)
         return error->status;
     memcpy(out->memory, header, sizeof(*header));
+    if (header->offsets > 0)
+        memcpy((char *)out->memory + header->offsets,
+               header->conv.geometry.offsets,
+               spc__geometry_list_bytes(&header->conv.geometry));
     spc__sample_block_see(out);
     return SPC_OK;
 }

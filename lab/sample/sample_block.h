@@ -11,7 +11,8 @@
  */
 typedef struct spc__sample_header {
     char magic[16];
-    spc_conv conv;
+    spc_conv conv;  /* its list of offsets is at `offsets` */
+    size_t offsets; /* of a layer without a list 0 */
     uint64_t seed;
     int given, scene_count;
     size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];

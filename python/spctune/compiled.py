@@ -627,7 +627,7 @@ def _sample_of(tape: Tape, low: Lowered) -> Optional[Tensor]:
 
 def _extent_of(tapes: List[Tape], low: Lowered) -> Optional[Extent]:
     """That of all samples, for networks without a shape."""
-    if any(low.graph.describe().input.shape):
+    if any(low.graph.describe().input.contents.shape):
         return None
     return extent_around(torch.cat([_rows_of(t, low.indices) for t in tapes]))
 

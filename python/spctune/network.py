@@ -303,8 +303,8 @@ class Network:
         where = self.ctx.device
         self._where = torch.device("cpu" if where == "sim" else where)
         info = graph.describe()
-        self.channels = int(info.input.channels)
-        self.dtype = _TORCH[info.input.dtype]
+        self.channels = int(info.input.contents.channels)
+        self.dtype = _TORCH[info.input.contents.dtype]
         self._plan(sample, growth, extent)
         self._reserve()
         self._rows = 0
@@ -315,7 +315,7 @@ class Network:
         growth: float,
         extent: Optional[Extent],
     ) -> None:
-        is_free = not any(self.graph.describe().input.shape)
+        is_free = not any(self.graph.describe().input.contents.shape)
         if extent is None and is_free and sample is not None:
             extent = extent_around(sample)
         low, high = extent or ((0, 0, 0), (0, 0, 0))

@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "coords/index/indexer.h"
 #include "coords/regroup/regroup.h"
+#include "operators/offset_store.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,7 +248,10 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
      * once, since it does not depend on rows. */
     if (p->from)
         spc__coords_find_root(&c->by, c);
-    status = spc__key_layout_choose(&c->key, p->low, p->high, &p->guard, error);
+    status = spc__geometry_keep(&c->rule, error);
+    if (status == SPC_OK)
+        status =
+            spc__key_layout_choose(&c->key, p->low, p->high, &p->guard, error);
     if (status == SPC_OK)
         status = alloc_arrays(c, error);
     if (status == SPC_OK)

@@ -10,6 +10,7 @@
 #include "coords/index/indexer.h"
 #include "coords/points/points.h"
 #include "operators/geometry.h"
+#include "operators/offset_store.h"
 #include <stdlib.h>
 
 /* ---- creating --------------------------------------------------------- */
@@ -113,8 +114,10 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     if (!(map = calloc(1, sizeof *map)))
         return spc__fail_memory(error, sizeof *map);
     describe(map, in, to, geometry, inverse);
-    status = spc__map_layout_alloc(&map->plain, map, error);
     /* After describe(), spc_map_free() can release a map in any state. */
+    status = spc__geometry_keep(&map->geometry, error);
+    if (status == SPC_OK)
+        status = spc__map_layout_alloc(&map->plain, map, error);
     if (status == SPC_OK)
         status = in->indexer->map_create(map, error);
     if (status == SPC_OK)

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/sized.h"
 #include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -82,6 +83,8 @@ spc_status spc_voxelisation_check(const spc_voxelisation *how, spc_error *error)
     for (int a = 0; a < 3 && status == SPC_OK; a++)
         status = spc__voxel_axis_check(how->low[a], how->high[a], how->voxel[a],
                                        a, error);
+    if (status == SPC_OK)
+        status = SPC__CHECK_RESERVED(spc_voxelisation, how, error);
     if (status != SPC_OK)
         return status;
     if (how->columns < 3 || how->columns > COLUMNS_MOST)

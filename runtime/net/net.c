@@ -242,10 +242,11 @@ static int count_convs(const spc_net *net)
 
 void spc_net_describe(spc_net_info *out, const spc_net *net)
 {
+    static const spc_net_input nothing = {0};
+
     if (out == NULL)
         return;
-    memset(out, 0, sizeof(*out));
-    out->name = "";
+    *out = (spc_net_info){.name = "", .input = &nothing};
     if (net == NULL)
         return;
     *out = (spc_net_info){
@@ -256,7 +257,7 @@ void spc_net_describe(spc_net_info *out, const spc_net *net)
         .maps = net->map_count,
         .outputs = net->out_count,
         .params = count_params(net),
-        .input = net->input,
+        .input = &net->input,
     };
 }
 

@@ -15,6 +15,7 @@
 #include "operators/conv.h"
 #include "operators/feature.h"
 #include "operators/geometry.h"
+#include "operators/offset_store.h"
 #include "operators/operands.h"
 #include <math.h>
 #include <stdlib.h>
@@ -317,7 +318,8 @@ spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
         .ins = 1,
         .add = layer->residual,
     };
-    status = make_conv(net, out, &node, layer, error);
+    if ((status = spc__geometry_keep(&node.conv.geometry, error)) == SPC_OK)
+        status = make_conv(net, out, &node, layer, error);
     return status == SPC_OK ? status
                             : spc__net_fail_layer(net, layer->name, error);
 }
@@ -562,6 +564,7 @@ spc_status spc_net_add_feature(spc_tensor *out, spc_net *net, const char *name,
         .ins = 1,
         .add = add,
     };
-    status = make_feature(net, out, &node, name, at, error);
+    if ((status = spc__geometry_keep(&node.feature.geometry, error)) == SPC_OK)
+        status = make_feature(net, out, &node, name, at, error);
     return status == SPC_OK ? status : spc__net_fail_layer(net, name, error);
 }

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "operators/geometry.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +115,10 @@ static bool same_kernel(const spc_conv *a, const spc_conv *b)
     const spc_geometry *g = &a->geometry, *h = &b->geometry;
 
     if (a->cin != b->cin || a->cout != b->cout || a->groups != b->groups ||
-        a->dtype != b->dtype || g->offset_count != h->offset_count)
+        a->dtype != b->dtype || !spc__geometry_same_list(g, h))
         return false;
-    return g->offset_count > 0
-               ? memcmp(g->offsets, h->offsets,
-                        (size_t)g->offset_count * sizeof(g->offsets[0])) == 0
-               : memcmp(g->kernel, h->kernel, sizeof(g->kernel)) == 0;
+    return g->offset_count > 0 ||
+           memcmp(g->kernel, h->kernel, sizeof(g->kernel)) == 0;
 }
 
 /* True if the two layers can have the same parameters. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/sha256.h"
+#include "base/sized.h"
 #include "base/text/names.h"
 #include "operators/conv_table.h"
 #include "operators/epilogue.h"
@@ -124,7 +125,9 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
     if ((status = check_sums(conv, error)) != SPC_OK ||
         (status = spc__pass_check(conv, error)) != SPC_OK)
         return status;
-    return spc__epilogue_check(conv, error);
+    if ((status = spc__epilogue_check(conv, error)) != SPC_OK)
+        return status;
+    return SPC__CHECK_RESERVED(spc_conv, conv, error);
 }
 
 /* ---- attrs --------------------------------------------------------------- */
@@ -158,8 +161,7 @@ static void set_list(spc__attrs *out, const spc_geometry *g)
     spc__sha256 hash;
 
     spc__sha256_init(&hash);
-    spc__sha256_update(&hash, g->offsets,
-                       (size_t)g->offset_count * sizeof(g->offsets[0]));
+    spc__sha256_update(&hash, g->offsets, spc__geometry_list_bytes(g));
     spc__sha256_final(&hash, digest);
     spc__sha256_hex(hex, digest);
     /* Cut to the longest text of an attribute, which is still enough to tell

@@ -109,6 +109,7 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
 int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 {
     char geometry[320 + SPC__LIST_BYTES], epilogue[160], groups[24] = "";
+    int16_t room[SPC__LIST_NUMBERS];
     spc_conv layer;
 
     if (out == NULL)
@@ -119,7 +120,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
     layer = *conv;
     /* Exchanging twice gives the layer that this is the gradient of. */
     if (conv->pass == SPC_DGRAD)
-        spc__conv_exchange(&layer);
+        spc__conv_exchange(&layer, room);
     conv = &layer;
     if (conv->groups != 1)
         snprintf(groups, sizeof(groups), ",groups=%d", conv->groups);

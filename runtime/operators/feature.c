@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text/names.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
@@ -71,7 +72,8 @@ spc_status spc_feature_check(const spc_feature *feature, spc_error *error)
     if (status != SPC_OK || (status = check_enums(feature, error)) != SPC_OK ||
         (status = spc__feature_check_range(
              "c", feature->channels, 1, SPC__CHANNELS_MOST, error)) != SPC_OK ||
-        (status = spc__slope_check(feature->slope, error)) != SPC_OK)
+        (status = spc__slope_check(feature->slope, error)) != SPC_OK ||
+        (status = SPC__CHECK_RESERVED(spc_feature, feature, error)) != SPC_OK)
         return status;
     const spc__feature_row *row = spc__feature_row_of(feature->op);
     if (row->check != NULL)

@@ -77,9 +77,9 @@ bool spc__feature_has_shift(const spc_feature *feature);
 /* Returns the type of the outputs. A gradient of scale and shift is fp32. */
 spc_dtype spc__feature_out_dtype(const spc_feature *feature);
 
-/* For the rule SUBM: mirrors the offsets, so that each output finds the rows
- * that see it. */
-void spc__feature_mirror(spc_geometry *geometry);
+/* True if its offsets are those of the operator, mirrored, so that each output
+ * finds the rows that see it. */
+bool spc__feature_is_mirrored(const spc_feature *feature);
 
 /* Checks the rules of a gradient. Its other words must be valid. */
 spc_status spc__feature_check_pass(const spc_feature *feature,

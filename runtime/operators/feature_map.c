@@ -110,9 +110,6 @@ static void turn_pool(spc_feature *out)
         out->op = SPC_FEATURE_UNPOOL;
         out->index = true; /* the gradient needs the positions of the maxima */
         out->pass = SPC_FORWARD;
-    /* A submanifold map is its own inverse with opposite offsets. */
-    } else if (out->geometry.rule == SPC_RULE_SUBM) {
-        spc__feature_mirror(&out->geometry);
     }
 }
 

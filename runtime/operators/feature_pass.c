@@ -8,7 +8,6 @@
 #include "operators/feature.h"
 
 #include "base/error.h"
-#include "operators/conv.h"
 #include "operators/feature_table.h"
 #include "operators/pass.h"
 
@@ -33,16 +32,11 @@ static spc_status check_layer(const spc_feature *f, spc_error *error)
     return SPC_OK;
 }
 
-/* Mirrors a list, or the box around it, so that outputs find the rows that see
- * them. */
-void spc__feature_mirror(spc_geometry *geometry)
+/* A submanifold map is its own inverse with opposite offsets. */
+bool spc__feature_is_mirrored(const spc_feature *f)
 {
-    spc_conv conv = SPC_CONV_INIT;
-
-    /* A submanifold layer, whose exchange mirrors the geometry. */
-    conv.geometry = *geometry;
-    spc__conv_exchange(&conv);
-    *geometry = conv.geometry;
+    return f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD &&
+           f->geometry.rule == SPC_RULE_SUBM;
 }
 
 void spc__feature_become(spc_feature *out, spc_feature_op op, int channels,
@@ -57,6 +51,7 @@ void spc__feature_become(spc_feature *out, spc_feature_op op, int channels,
 spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
                             spc_pass pass, spc_error *error)
 {
+    int16_t room[SPC__LIST_NUMBERS];
     spc_status status =
         spc__need(error, __func__, "out", out, "layer", layer, NULL);
 
@@ -70,7 +65,10 @@ spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
     const spc__feature_row *row = spc__feature_row_of(layer->op);
     if (pass == SPC_DGRAD && row->turn != NULL)
         row->turn(&made);
-    if ((status = spc_feature_check(&made, error)) == SPC_OK)
+    if (spc__feature_is_mirrored(&made))
+        spc__geometry_mirror(&made.geometry, room);
+    if ((status = spc_feature_check(&made, error)) == SPC_OK &&
+        (status = spc__geometry_keep(&made.geometry, error)) == SPC_OK)
         *out = made;
     return status;
 }

@@ -286,13 +286,13 @@ static void write_geometry(writer *w, const spc_feature *f)
     spc_geometry of = f->geometry;
     bool subm = of.rule == SPC_RULE_SUBM;
     char text[320 + SPC__LIST_BYTES];
+    int16_t room[SPC__LIST_NUMBERS];
 
     if (!spc__geometry_is_sound(&of))
         return;
-    /* A gradient has the mirrored geometry, and mirroring it again gives that
-     * of its operator. */
-    if (subm && f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD)
-        spc__feature_mirror(&of);
+    /* Mirroring the geometry of a gradient again gives that of its operator. */
+    if (spc__feature_is_mirrored(f))
+        spc__geometry_mirror(&of, room);
     spc__geometry_format(text, sizeof(text), &of);
     write_text(w, "%s%s", subm ? ",rule=subm" : "", text);
 }

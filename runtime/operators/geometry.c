@@ -3,6 +3,7 @@
 #include "operators/geometry.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 #include <math.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ void spc_geometry_offset_at(int out[3], const spc_geometry *g, int k)
         return;
     if (g->offset_count > 0) {
         for (int axis = 0; axis < 3; axis++)
-            out[axis] = g->offsets[k][axis];
+            out[axis] = g->offsets[3 * k + axis];
         return;
     }
     /* k counts z fastest, then y and x. */
@@ -81,18 +82,24 @@ static bool same_axes(const int a[3], const int b[3])
     return memcmp(a, b, 3 * sizeof(*a)) == 0;
 }
 
+bool spc__geometry_same_list(const spc_geometry *a, const spc_geometry *b)
+{
+    if (a->offset_count != b->offset_count)
+        return false;
+    return a->offset_count == 0 || a->offsets == b->offsets ||
+           memcmp(a->offsets, b->offsets, spc__geometry_list_bytes(a)) == 0;
+}
+
 bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
 {
-    if (a->rule != b->rule || a->offset_count != b->offset_count ||
+    if (a->rule != b->rule || !spc__geometry_same_list(a, b) ||
         !same_axes(a->stride, b->stride))
         return false;
     if (a->radius != b->radius || a->nearest != b->nearest ||
         a->voxel != b->voxel)
         return false;
     if (a->offset_count > 0)
-        return same_axes(a->shape, b->shape) &&
-               memcmp(a->offsets, b->offsets,
-                      (size_t)a->offset_count * sizeof(a->offsets[0])) == 0;
+        return same_axes(a->shape, b->shape);
     /* By value: one geometry may name the origin that the other one gets by
      * default. */
     for (int axis = 0; axis < 3; axis++)
@@ -114,7 +121,7 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
     }
     for (int k = 0; k < g->offset_count; k++)
         for (int axis = 0; axis < 3; axis++) {
-            int64_t at = g->offsets[k][axis];
+            int64_t at = g->offsets[3 * k + axis];
             if (k == 0 || at < low[axis])
                 low[axis] = at;
             if (k == 0 || at > high[axis])
@@ -219,6 +226,7 @@ static int common_divisor(int a, int b)
  * input. The result is the size of the largest such class of offsets. */
 static int list_fan_out(const spc_geometry *g)
 {
+    const int16_t *list = g->offsets;
     int most = 0;
 
     for (int a = 0; a < g->offset_count; a++) {
@@ -226,7 +234,7 @@ static int list_fan_out(const spc_geometry *g)
         for (int b = 0; b < g->offset_count; b++) {
             bool is = true;
             for (int i = 0; i < 3; i++)
-                is &= (g->offsets[a][i] - g->offsets[b][i]) % g->stride[i] == 0;
+                is &= (list[3 * a + i] - list[3 * b + i]) % g->stride[i] == 0;
             alike += is;
         }
         most = alike > most ? alike : most;
@@ -417,6 +425,10 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a list of %d offsets: expected 1 to %d",
                          g->offset_count, SPC_MAX_OFFSETS);
+    if (g->offsets == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "a list of %d offsets at NULL: expected its address",
+                         g->offset_count);
     if (g->rule == SPC_RULE_RADIUS)
         return spc__fail(error, SPC_EINVAL,
                          "a list of offsets is for layers of voxels: those of "
@@ -428,22 +440,23 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
                              "a dilation, padding or origin along %c: a list "
                              "of offsets is the whole kernel",
                              axes[i]);
+    const int16_t *list = g->offsets;
     /* Quadratic, with at most SPC_MAX_OFFSETS offsets. */
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
-            if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
-                0)
+            if (memcmp(list + 3 * a, list + 3 * b, 3 * sizeof(*list)) == 0)
                 return spc__fail(error, SPC_EINVAL,
                                  "offsets %d and %d of the list are both (%d, "
                                  "%d, %d): expected each offset once",
-                                 b, a, g->offsets[a][0], g->offsets[a][1],
-                                 g->offsets[a][2]);
+                                 b, a, list[3 * a], list[3 * a + 1],
+                                 list[3 * a + 2]);
     return SPC_OK;
 }
 
 bool spc__geometry_is_sound(const spc_geometry *g)
 {
-    if (spc_geometry_offset_count(g) == 0)
+    if (spc_geometry_offset_count(g) == 0 ||
+        (g->offset_count > 0 && g->offsets == NULL))
         return false;
     for (int i = 0; i < 3; i++)
         if (g->kernel[i] < 1 || check_axis(g, i, NULL) != SPC_OK)
@@ -471,5 +484,7 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
     for (int i = 0; i < 3; i++)
         if ((status = check_rule(g, i, error)) != SPC_OK)
             return status;
-    return check_radius(g, error);
+    if ((status = check_radius(g, error)) != SPC_OK)
+        return status;
+    return SPC__CHECK_RESERVED(spc_geometry, g, error);
 }

@@ -35,6 +35,14 @@ int spc__geometry_centre(const spc_geometry *geometry);
  * and ignores words that the rule does not use. */
 bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b);
 
+/* True if both have the same list of offsets, or none. */
+bool spc__geometry_same_list(const spc_geometry *a, const spc_geometry *b);
+
+static inline size_t spc__geometry_list_bytes(const spc_geometry *geometry)
+{
+    return 3 * (size_t)geometry->offset_count * sizeof(geometry->offsets[0]);
+}
+
 /* Computes the smallest and largest displacement of all offsets, by axis. */
 void spc__geometry_span(int64_t low[3], int64_t high[3],
                         const spc_geometry *geometry);

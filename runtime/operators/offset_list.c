@@ -3,6 +3,7 @@
 #include "operators/offset_list.h"
 
 #include "base/error.h"
+#include "operators/offset_store.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static bool read_offset(int16_t out[3], spc__span text)
 spc_status spc__list_read(void *geometry, spc__span text, spc_error *error)
 {
     spc_geometry *out = geometry;
+    int16_t list[SPC__LIST_NUMBERS];
     spc__span rest = text, offset;
 
     for (out->offset_count = 0; rest.at != NULL; out->offset_count++) {
@@ -30,7 +32,7 @@ spc_status spc__list_read(void *geometry, spc__span text, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "offsets=... has more than %d offsets, the limit",
                              SPC_MAX_OFFSETS);
-        if (!read_offset(out->offsets[out->offset_count], offset))
+        if (!read_offset(list + 3 * (size_t)out->offset_count, offset))
             return spc__fail(
                 error, SPC_EINVAL,
                 "offsets=...%.*s: expected three numbers of voxels, each %d to "
@@ -38,7 +40,8 @@ spc_status spc__list_read(void *geometry, spc__span text, spc_error *error)
                 "offsets=0x0x0+1x0x0+-1x0x0",
                 SPC__SPAN(offset), INT16_MIN, INT16_MAX);
     }
-    return SPC_OK;
+    out->offsets = list;
+    return spc__geometry_keep(out, error);
 }
 
 size_t spc__list_format(char *out, size_t bytes, const spc_geometry *g)
@@ -49,9 +52,10 @@ size_t spc__list_format(char *out, size_t bytes, const spc_geometry *g)
         out[0] = '\0';
     for (int k = 0; k < g->offset_count; k++) {
         size_t at = length < bytes ? length : bytes;
-        length += (size_t)snprintf(out + at, bytes - at, "%s%dx%dx%d",
-                                   k > 0 ? "+" : "", g->offsets[k][0],
-                                   g->offsets[k][1], g->offsets[k][2]);
+        const int16_t *offset = g->offsets + 3 * (size_t)k;
+        length +=
+            (size_t)snprintf(out + at, bytes - at, "%s%dx%dx%d",
+                             k > 0 ? "+" : "", offset[0], offset[1], offset[2]);
     }
     return length;
 }

@@ -15,15 +15,13 @@ const char *const spc__pass_names[] = {"forward", "dgrad", "wgrad", NULL};
 /* ---- reversing ----------------------------------------------------------- */
 
 /* Offset k becomes the opposite of offset K - 1 - k. */
-static void mirror_list(spc_geometry *g)
+static void mirror_list(spc_geometry *g, int16_t *room)
 {
-    /* A copy, since the list is reversed in place. */
-    spc_geometry from = *g;
-
     for (int k = 0; k < g->offset_count; k++)
         for (int axis = 0; axis < 3; axis++)
-            g->offsets[k][axis] =
-                (int16_t)-from.offsets[g->offset_count - 1 - k][axis];
+            room[3 * k + axis] =
+                (int16_t)-g->offsets[3 * (g->offset_count - 1 - k) + axis];
+    g->offsets = room;
 }
 
 /* An origin equal to the rule's own is stored as SPC_ORIGIN_AUTO. */
@@ -39,10 +37,10 @@ static void mirror_box(spc_geometry *g, int axis)
         g->origin[axis] = mirrored;
 }
 
-static void mirror(spc_geometry *g)
+void spc__geometry_mirror(spc_geometry *g, int16_t room[SPC__LIST_NUMBERS])
 {
     if (g->offset_count > 0) {
-        mirror_list(g);
+        mirror_list(g, room);
         return;
     }
     for (int axis = 0; axis < 3; axis++)
@@ -61,14 +59,14 @@ static spc_operator opposite(const spc_conv *conv)
                                                         : SPC_INVERSE;
 }
 
-void spc__conv_exchange(spc_conv *conv)
+void spc__conv_exchange(spc_conv *conv, int16_t room[SPC__LIST_NUMBERS])
 {
     int cin = conv->cin;
 
     /* Both sides of a submanifold layer are one set, so only the offsets change
      * their signs. The other operators have an inverse one. */
     if (conv->op == SPC_SUBM)
-        mirror(&conv->geometry);
+        spc__geometry_mirror(&conv->geometry, room);
     conv->op = opposite(conv);
     conv->cin = conv->cout;
     conv->cout = cin;
@@ -78,14 +76,16 @@ void spc__conv_exchange(spc_conv *conv)
 
 spc_status spc__pass_read(spc_conv *conv, spc_error *error)
 {
+    int16_t room[SPC__LIST_NUMBERS];
     spc_status status;
 
     if (conv->pass != SPC_DGRAD)
         return SPC_OK;
     /* The geometry must be valid before it can be mirrored. */
-    if ((status = spc_geometry_check(&conv->geometry, error)) == SPC_OK)
-        spc__conv_exchange(conv);
-    return status;
+    if ((status = spc_geometry_check(&conv->geometry, error)) != SPC_OK)
+        return status;
+    spc__conv_exchange(conv, room);
+    return spc__geometry_keep(&conv->geometry, error);
 }
 
 /* Checks that the layer has nothing but sums and a bias. */
@@ -107,6 +107,7 @@ static spc_status check_plain(const spc_conv *layer, spc_error *error)
 spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
                          spc_error *error)
 {
+    int16_t room[SPC__LIST_NUMBERS];
     spc_status status =
         spc__need(error, __func__, "out", out, "layer", layer, NULL);
 
@@ -117,7 +118,7 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
     spc_conv made = *layer;
     made.pass = pass;
     if (pass == SPC_DGRAD) {
-        spc__conv_exchange(&made);
+        spc__conv_exchange(&made, room);
         made.bias = false;
         /* The inputs of this gradient lie like the layer's outputs, and the
          * other way round. */
@@ -129,7 +130,8 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
         /* Gradients of weights are summed in f32 (check_sums in conv.c). */
         made.accumulator = SPC_ACCUMULATOR_DEFAULT;
     }
-    if ((status = spc_conv_check(&made, error)) == SPC_OK)
+    if ((status = spc_conv_check(&made, error)) == SPC_OK &&
+        (status = spc__geometry_keep(&made.geometry, error)) == SPC_OK)
         *out = made;
     return status;
 }

@@ -4,14 +4,21 @@
 #define SPC_RUNTIME_PASS_H
 
 #include "base/attrs.h"
+#include "operators/offset_store.h"
 #include "spc.h"
 #include "templates/shared/spc_abi.h"
 
 extern const char *const spc__pass_names[]; /* by spc_pass; NULL ends it */
 
+/* Mirrors a list, or the box around its centre. A list that is mirrored lies in
+ * `room`; spc__geometry_keep makes it last. */
+void spc__geometry_mirror(spc_geometry *geometry,
+                          int16_t room[SPC__LIST_NUMBERS]);
+
 /* Reverses the relation: turns a layer into its DGRAD, and back. Sets the
- * operator, the channels and the geometry. */
-void spc__conv_exchange(spc_conv *conv);
+ * operator, the channels and the geometry, and uses `room` as
+ * spc__geometry_mirror does. */
+void spc__conv_exchange(spc_conv *conv, int16_t room[SPC__LIST_NUMBERS]);
 
 /* Turns a parsed layer into the problem of its pass. */
 spc_status spc__pass_read(spc_conv *conv, spc_error *error);

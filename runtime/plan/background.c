@@ -17,6 +17,7 @@
 #include "context/problem_key.h"
 #include "coords/coords.h"
 #include "coords/map.h"
+#include "operators/offset_store.h"
 #include "plan/lookup.h"
 #include "spc/tune.h"
 #include <pthread.h>
@@ -257,6 +258,10 @@ static job *make_job(background *b, const spc__lack *lack,
     if (out == NULL)
         return NULL;
     out->conv = *lack->conv;
+    if (spc__geometry_keep(&out->conv.geometry, NULL) != SPC_OK) {
+        free(out);
+        return NULL;
+    }
     out->key = *key;
     out->rows_in = lack->rows_in;
     out->rows_out = lack->rows_out;

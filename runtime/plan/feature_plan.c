@@ -15,8 +15,9 @@
 #include "compiler/space.h"
 #include "context/ctx.h"
 #include "coords/map.h"
-#include "operators/feature_table.h"
 #include "operators/feature_launch.h"
+#include "operators/feature_table.h"
+#include "operators/offset_store.h"
 #include "operators/operands.h"
 
 #include "templates/shared/feature_abi.h"
@@ -142,7 +143,9 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
     plan->elements_in = spc_feature_elements_in(feature);
     plan->elements_out = spc_feature_elements_out(feature);
     plan->launches = spc__feature_launches_of(feature);
-    if ((status = load(plan, flags)) == SPC_OK) {
+    if ((status = spc__geometry_keep(&plan->feature.geometry, error)) ==
+            SPC_OK &&
+        (status = load(plan, flags)) == SPC_OK) {
         *out = plan;
         plan = NULL;
     }

@@ -9,6 +9,7 @@
 #include "base/text/names.h"
 #include "coords/map.h"
 #include "coords/rows.h"
+#include "operators/offset_store.h"
 #include "operators/operands.h"
 #include "operators/pass.h"
 #include "plan/background.h"
@@ -146,6 +147,8 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
      * them. The grid needs the loaded kernel. */
     if ((status = spc__plan_life_create(&plan->life, spc__error_of(ctx))) !=
             SPC_OK ||
+        (status = spc__geometry_keep(&plan->conv.geometry,
+                                     spc__error_of(ctx))) != SPC_OK ||
         (status = spc__launch_read(&plan->geometry, &code->launch,
                                    spc__error_of(ctx))) != SPC_OK ||
         (status = check_clear(plan)) != SPC_OK ||

@@ -9,6 +9,7 @@
 #include "coords/index/indexer.h"
 #include "coords/map_choice.h"
 #include "harness/coords_harness.h"
+#include "operators/offset_store.h"
 #include <limits.h>
 #include <time.h>
 
@@ -97,14 +98,17 @@ static spc_conv as_list(const spc_conv *box)
 {
     spc_conv conv = *box;
     spc_geometry plain = SPC_GEOMETRY_INIT, *g = &conv.geometry;
+    int16_t list[SPC__LIST_NUMBERS];
 
     g->offset_count = spc_geometry_offset_count(&box->geometry);
     for (int k = 0; k < g->offset_count; k++) {
         int at[3];
         spc_geometry_offset_at(at, &box->geometry, k);
         for (int a = 0; a < 3; a++)
-            g->offsets[k][a] = (int16_t)at[a];
+            list[3 * k + a] = (int16_t)at[a];
     }
+    g->offsets = list;
+    ck_assert_int_eq(spc__geometry_keep(g, NULL), SPC_OK);
     memcpy(g->kernel, plain.kernel, sizeof g->kernel);
     memcpy(g->dilation, plain.dilation, sizeof g->dilation);
     memcpy(g->padding, plain.padding, sizeof g->padding);
@@ -144,17 +148,21 @@ START_TEST(a_list_of_offsets_is_a_kernel)
     rows r = draw(800, -7, 13, 2, 5);
     spc_scene *scene = scene_of(&r);
     spc_conv conv = SPC_CONV_INIT;
+    int16_t own[7][3];
     spc_map *map;
 
     conv.cin = conv.cout = 4;
     conv.geometry.offset_count = 7;
-    memcpy(conv.geometry.offsets, cross, sizeof cross);
     for (int kind = 0; kind < 3; kind++) {
         conv.op = (spc_operator)kind;
         conv.geometry.rule = kind == 0 ? SPC_RULE_SUBM : SPC_RULE_FLOOR;
         for (int a = 0; a < 3; a++)
             conv.geometry.stride[a] = kind == 0 ? 1 : 2;
+        memcpy(own, cross, sizeof own);
+        conv.geometry.offsets = own[0];
         assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
+        memset(own, 0, sizeof own); /* the map and its sets have copies */
+        conv.geometry.offsets = cross[0];
         check_map(ctx, map, &conv, &r);
         spc_map_free(map);
     }

@@ -99,14 +99,14 @@ static inline void *take(harness *r, size_t bytes)
 
 static inline void plan_net(harness *r, const spc_net_options *o)
 {
-    size_t element = spc__dtype_of(r->info.input.dtype)->bytes;
+    size_t element = spc__dtype_of(r->info.input->dtype)->bytes;
 
     r->capacity = o->capacity;
     assert_ok(r->ctx, spc_net_plan_create(&r->plan, r->ctx, r->net, o));
     r->coords = take(r, 16 * (size_t)o->capacity);
     r->count = take(r, 4);
-    r->features =
-        take(r, (size_t)o->capacity * (size_t)r->info.input.channels * element);
+    r->features = take(r, (size_t)o->capacity *
+                              (size_t)r->info.input->channels * element);
     r->buffers = (spc_net_buffers){
         .bytes = sizeof(spc_net_buffers),
         .coords = r->coords,
@@ -135,9 +135,9 @@ static inline void close_harness(harness *r)
 /* Integers of -2 to 2, different for each scene. */
 static inline void upload(harness *r, const spc_scene *scene, uint64_t seed)
 {
-    const spc__dtype *type = spc__dtype_of(r->info.input.dtype);
+    const spc__dtype *type = spc__dtype_of(r->info.input->dtype);
     int32_t rows = (int32_t)spc_scene_rows(scene);
-    size_t count = (size_t)rows * (size_t)r->info.input.channels;
+    size_t count = (size_t)rows * (size_t)r->info.input->channels;
     float *values = malloc((count + 1) * sizeof(*values));
     void *stored = malloc((count + 1) * type->bytes);
     spc__random random;

@@ -353,18 +353,21 @@ END_TEST
 /* The first `count` of the offsets within 3 voxels, in random order. */
 static void list_by_chance(spc_geometry *g, int count, spc__random *random)
 {
+    static int16_t list[MOST][3];
     int order[MOST];
 
     for (int i = 0; i < MOST; i++)
         order[i] = i;
+    memset(list, 0, sizeof(list));
     g->offset_count = count;
+    g->offsets = list[0];
     for (int i = 0; i < count; i++) {
         int j = i + (int)spc__random_below(random, (uint64_t)(MOST - i));
         int at = order[j];
         order[j] = order[i];
-        g->offsets[i][0] = (int16_t)(at / 49 - 3);
-        g->offsets[i][1] = (int16_t)(at / 7 % 7 - 3);
-        g->offsets[i][2] = (int16_t)(at % 7 - 3);
+        list[i][0] = (int16_t)(at / 49 - 3);
+        list[i][1] = (int16_t)(at / 7 % 7 - 3);
+        list[i][2] = (int16_t)(at % 7 - 3);
     }
 }
 

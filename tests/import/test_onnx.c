@@ -325,11 +325,11 @@ static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
     void *memory;
 
     spc_net_describe(&info, net);
-    ck_assert_int_le(info.input.channels, MOST_CHANNELS);
-    draw_scene(coords, values, info.input.channels);
-    spc__dtype_of(info.input.dtype)
+    ck_assert_int_le(info.input->channels, MOST_CHANNELS);
+    draw_scene(coords, values, info.input->channels);
+    spc__dtype_of(info.input->dtype)
         ->encode(features, values,
-                 (size_t)CAPACITY * (size_t)info.input.channels);
+                 (size_t)CAPACITY * (size_t)info.input->channels);
     options.capacity = CAPACITY;
     options.growth = 16;
     for (int i = 1; i < 4; i++) /* for unknown shapes of the network */
@@ -446,7 +446,7 @@ static const char *axes_of(const spc_net *net)
     spc_net_info info;
 
     spc_net_describe(&info, net);
-    return info.input.axes;
+    return info.input->axes;
 }
 
 START_TEST(a_file_computes_what_its_network_does)

@@ -145,8 +145,8 @@ START_TEST(every_layer_is_as_the_oracle_says)
         return;
     snprintf(name, sizeof(name), "%s.lua", files[_i]);
     load(&r, name, dtype_of(_i));
-    scene = r.info.input.cloud ? draw_cloud(as->rows, seed)
-                               : draw_scene(as->rows, 2, seed);
+    scene = r.info.input->cloud ? draw_cloud(as->rows, seed)
+                                : draw_scene(as->rows, 2, seed);
     open_context(&r, device_of(0));
     plan_net(&r, &o);
     upload(&r, scene, seed);

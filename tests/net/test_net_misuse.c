@@ -63,7 +63,7 @@ START_TEST(axes_that_are_none_are_refused)
     assert_net(spc_net_add_input(&x, net, &in, &error));
     own[0] = '?';
     spc_net_describe(&info, net);
-    ck_assert_str_eq(info.input.axes, "zyx");
+    ck_assert_str_eq(info.input->axes, "zyx");
     spc_net_free(net);
 }
 END_TEST

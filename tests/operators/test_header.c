@@ -8,6 +8,7 @@
 #include "spc/lab.h"
 #include "spc/tune.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 START_TEST(the_defaults_are_those_of_the_comments)
@@ -160,6 +161,52 @@ START_TEST(a_context_needs_the_size_of_its_options)
 }
 END_TEST
 
+#define WORDS(value) ((int)(sizeof((value).reserved) / sizeof(int)))
+
+/* A member that only a later version knows must not be ignored. */
+START_TEST(a_value_with_a_reserved_member_is_refused)
+{
+    const spc_conv conv = SPC_CONV_INIT;
+    const spc_feature feature = SPC_FEATURE_INIT;
+    const spc_voxelisation voxels = SPC_VOXELISATION_INIT;
+    spc_error error;
+
+    for (int i = 0; i < WORDS(conv.geometry); i++) {
+        spc_geometry g = conv.geometry;
+        ck_assert_int_eq(spc_geometry_check(&g, &error), SPC_OK);
+        g.reserved[i] = 7;
+        ck_assert_int_eq(spc_geometry_check(&g, &error), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "with SPC_GEOMETRY_INIT"));
+    }
+    for (int i = 0; i < WORDS(conv); i++) {
+        spc_conv c = conv;
+        c.cin = c.cout = 8;
+        ck_assert_int_eq(spc_conv_check(&c, &error), SPC_OK);
+        c.reserved[i] = INT_MIN;
+        ck_assert_int_eq(spc_conv_check(&c, &error), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "spc_conv.reserved["));
+    }
+    for (int i = 0; i < WORDS(feature); i++) {
+        spc_feature f = feature;
+        f.channels = 8;
+        f.activation = SPC_ACT_RELU;
+        ck_assert_int_eq(spc_feature_check(&f, &error), SPC_OK);
+        f.reserved[i] = 1;
+        ck_assert_int_eq(spc_feature_check(&f, &error), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "spc_feature.reserved["));
+    }
+    for (int i = 0; i < WORDS(voxels); i++) {
+        spc_voxelisation v = voxels;
+        for (int a = 0; a < 3; a++)
+            v.voxel[a] = v.high[a] = 1;
+        ck_assert_int_eq(spc_voxelisation_check(&v, &error), SPC_OK);
+        v.reserved[i] = -1;
+        ck_assert_int_eq(spc_voxelisation_check(&v, &error), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "spc_voxelisation.reserved"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("header");
@@ -175,6 +222,7 @@ int main(void)
     tcase_add_test(all, a_struct_of_an_unknown_size_is_refused);
     tcase_add_test(all, every_sized_struct_starts_with_its_size);
     tcase_add_test(all, a_context_needs_the_size_of_its_options);
+    tcase_add_test(all, a_value_with_a_reserved_member_is_refused);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "operators/offset_store.h"
 
 #include <stdlib.h>
 
@@ -71,12 +72,16 @@ static void draw_cells(spc_geometry *g, spc__random *random)
 /* A single offset for each input channel, or an asymmetric list of offsets. */
 static void draw_list(spc_geometry *g, spc__random *random)
 {
+    int16_t list[5][3];
+
     g->offset_count = 1 + below(random, 5);
     for (int k = 0; k < g->offset_count; k++) {
-        g->offsets[k][0] = (int16_t)(k - 2);
-        g->offsets[k][1] = (int16_t)(below(random, 3) - 1);
-        g->offsets[k][2] = (int16_t)below(random, 2);
+        list[k][0] = (int16_t)(k - 2);
+        list[k][1] = (int16_t)(below(random, 3) - 1);
+        list[k][2] = (int16_t)below(random, 2);
     }
+    g->offsets = list[0];
+    ck_assert_int_eq(spc__geometry_keep(g, NULL), SPC_OK);
 }
 
 /* Types that hold sums of small integers exactly. */

@@ -1343,7 +1343,10 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
                                 300,
                                 300,
                                 spc_map_pairs(r.map)};
+    memset(&is, 0x55, sizeof(is));
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
+    for (size_t i = 0; i < sizeof(is.reserved) / sizeof(*is.reserved); i++)
+        ck_assert_int_eq(is.reserved[i], 0);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 0);
     ck_assert_int_eq(is.has_code, _i == 2);

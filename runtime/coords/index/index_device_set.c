@@ -69,7 +69,7 @@ spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
         return SPC_OK;
     for (int k = 0; k < g->offset_count; k++)
         for (int i = 0; i < 3; i++)
-            list[k][i] = g->offsets[k][i];
+            list[k][i] = g->offsets[3 * k + i];
     status = spc__coords_alloc(out, c, bytes, error);
     return status == SPC_OK ? ops_of(c->ctx)->copy_in(c->ctx->device, *out,
                                                       list, bytes, NULL, error)

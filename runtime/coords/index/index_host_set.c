@@ -211,13 +211,13 @@ static int propose_listed(int32_t *to, const spc_geometry *g,
 
     for (int k = 0; k < g->offset_count; k++) {
         int32_t *row = to + 4 * (size_t)written;
+        const int16_t *by = g->offsets + 3 * k;
         bool is = true;
         row[0] = c[0];
         for (int i = 0; i < 3; i++) {
-            int64_t s = g->stride[i], at = (int64_t)c[1 + i] - g->offsets[k][i];
-            int64_t o = g->rule == SPC_RULE_GENERATIVE
-                            ? c[1 + i] * s + g->offsets[k][i]
-                            : spc__floor_div(at, s);
+            int64_t s = g->stride[i], at = (int64_t)c[1 + i] - by[i];
+            int64_t o = g->rule == SPC_RULE_GENERATIVE ? c[1 + i] * s + by[i]
+                                                       : spc__floor_div(at, s);
             is &= (g->rule == SPC_RULE_GENERATIVE || o * s == at) &&
                   is_within(o, spc__geometry_out_shape(g, i));
             row[1 + i] = (int32_t)o;

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "base/plural.h"
 #include "base/text/names.h"
+#include "operators/offset_store.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -210,6 +211,7 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
 {
     const spc_geometry plain = SPC_GEOMETRY_INIT;
     spc__span rest = span_of(r, i);
+    int16_t list[SPC__LIST_NUMBERS];
 
     if (rest.length == 0)
         return SPC_OK;
@@ -220,10 +222,11 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
                                INT16_MIN, INT16_MAX) != 3)
             return fail_field(r, i, "a list of offsets");
         for (int a = 0; a < 3; a++)
-            g->offsets[g->offset_count][a] = (int16_t)axes[a];
+            list[3 * g->offset_count + a] = (int16_t)axes[a];
     }
     memcpy(g->kernel, plain.kernel, sizeof(g->kernel)); /* of a box */
-    return SPC_OK;
+    g->offsets = list;
+    return spc__geometry_keep(g, r->error);
 }
 
 /* Reads the line "conv". */

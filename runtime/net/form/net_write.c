@@ -181,8 +181,8 @@ static void write_offsets(spc__buf *out, const spc_geometry *g)
 {
     spc__buf_puts(out, "\t");
     for (int i = 0; i < g->offset_count; i++)
-        spc__buf_printf(out, "%s%d:%d:%d", i > 0 ? "," : "", g->offsets[i][0],
-                        g->offsets[i][1], g->offsets[i][2]);
+        spc__buf_printf(out, "%s%d:%d:%d", i > 0 ? "," : "", g->offsets[3 * i],
+                        g->offsets[3 * i + 1], g->offsets[3 * i + 2]);
 }
 
 /* The line of a convolution. */

@@ -229,16 +229,15 @@ static spc_status check_features(const network *n, const npy_table *t)
     spc_error error = {0};
     char what[256];
 
-    if (t->rows.count != rows || t->rows.columns != n->info.input.channels)
+    if (t->rows.count != rows || t->rows.columns != n->info.input->channels)
         return cli_fail(SPC_EINVAL,
                         "'%s' has the shape [%lld][%lld]: expected [%lld][%d]",
                         n->args->features, (long long)t->rows.count,
                         (long long)t->rows.columns, (long long)rows,
-                        n->info.input.channels);
+                        n->info.input->channels);
     snprintf(what, sizeof(what), "'%s'", n->args->features);
-    spc_status status =
-        spc__dtype_check(n->info.input.dtype, n->features,
-                         rows * t->rows.columns, what, &error);
+    spc_status status = spc__dtype_check(n->info.input->dtype, n->features,
+                                         rows * t->rows.columns, what, &error);
     return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
 }
 
@@ -274,9 +273,9 @@ static float drawn(uint64_t seed, uint64_t i)
  * equal features on every machine. */
 static spc_status upload_features(network *n, int i)
 {
-    const spc__dtype *type = spc__dtype_of(n->info.input.dtype);
+    const spc__dtype *type = spc__dtype_of(n->info.input->dtype);
     size_t count =
-        (size_t)spc_scene_rows(n->scenes[i]) * (size_t)n->info.input.channels;
+        (size_t)spc_scene_rows(n->scenes[i]) * (size_t)n->info.input->channels;
     float *values = malloc((count + 1) * sizeof(*values));
     void *stored = malloc((count + 1) * type->bytes);
     spc_status status = SPC_OK;
@@ -313,13 +312,13 @@ static spc_status take(void **out, network *n, size_t bytes)
 static spc_status take_memory(network *n)
 {
     size_t rows = (size_t)capacity_of(n);
-    size_t element = spc__dtype_of(n->info.input.dtype)->bytes;
+    size_t element = spc__dtype_of(n->info.input->dtype)->bytes;
     void *count = NULL;
     spc_status status;
 
     if ((status = take(&n->coords, n, 16 * rows)) != SPC_OK ||
         (status = take(&n->values, n,
-                       rows * (size_t)n->info.input.channels * element)) !=
+                       rows * (size_t)n->info.input->channels * element)) !=
             SPC_OK ||
         (status = take(&count, n, sizeof(int32_t))) != SPC_OK)
         return status;

@@ -29,7 +29,7 @@ spc_status network_set_columns(network *n)
     spc_error error;
     int found = 0;
 
-    memcpy(text + 1, n->info.input.axes, 4);
+    memcpy(text + 1, n->info.input->axes, 4);
     if (said != NULL &&
         spc__columns_read(&columns, spc__span_of(said), &error) != SPC_OK)
         return cli_fail(SPC_EINVAL, "--%s", error.text);
@@ -82,7 +82,7 @@ void network_to_columns(const network *n, int32_t *rows, int64_t count)
 static spc_status fail_outside(const network *n, int64_t row, int field,
                                int32_t at)
 {
-    const int *shape = n->info.input.shape;
+    const int *shape = n->info.input->shape;
     char columns[5];
 
     if (field == 0)
@@ -104,7 +104,7 @@ static spc_status fail_outside(const network *n, int64_t row, int field,
 static spc_status check_rows(const network *n, const int32_t *rows,
                              int64_t count)
 {
-    const int *shape = n->info.input.shape;
+    const int *shape = n->info.input->shape;
 
     for (int64_t row = 0; row < count; row++)
         for (int f = 0; f < 4; f++) {
@@ -136,7 +136,7 @@ static spc_status find_columns(int at[4], const network *n, const npy_table *t)
         for (int f = 1; f < 4; f++)
             at[f]--;
         cli_say(n->self, "%s: three columns, read as %s of batch element 0",
-                n->args->coords, n->info.input.axes);
+                n->args->coords, n->info.input->axes);
         return SPC_OK;
     }
     return columns == n->column_count

@@ -15,7 +15,7 @@
 /* x, y, z and as many other numbers as the input has channels. */
 static spc_status read_points(network *n)
 {
-    int channels = n->info.input.channels;
+    int channels = n->info.input->channels;
     spc_point_rows read;
     spc_error error = {0};
     char *spec;
@@ -39,7 +39,7 @@ static spc_status read_points(network *n)
 /* Reports points that have no voxel. */
 static void say_left_out(const network *n, const spc_voxels_info *found)
 {
-    int channels = n->info.input.channels;
+    int channels = n->info.input->channels;
     spc_scene_info info = {.points = n->point_rows};
 
     for (int64_t row = n->point_rows - 1; row >= 0; row--) {
@@ -82,7 +82,7 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
 static spc_status find_voxels(network *n)
 {
     size_t bytes =
-        (size_t)n->point_rows * (size_t)n->info.input.channels * sizeof(float);
+        (size_t)n->point_rows * (size_t)n->info.input->channels * sizeof(float);
     spc_voxelisation how;
     spc_voxels *voxels = NULL;
     spc_error error = {0};
@@ -119,7 +119,7 @@ static bool take_point(int32_t out[4], const float *point)
 /* Drops points that are not finite, with their features. */
 static spc_status take_points(network *n, int32_t *steps)
 {
-    int channels = n->info.input.channels;
+    int channels = n->info.input->channels;
     spc_scene_info info = {.points = n->point_rows};
     int64_t kept = 0;
 
@@ -170,11 +170,11 @@ spc_status network_load_points(network *n)
 {
     spc_status status;
 
-    if (n->info.input.channels < 3)
+    if (n->info.input->channels < 3)
         return cli_fail(SPC_EINVAL,
                         "points have x, y and z at least: the "
                         "input of the network has %s",
-                        spc__count(n->info.input.channels, "channel"));
+                        spc__count(n->info.input->channels, "channel"));
     if (n->args->scenes.count > 0 || n->args->coords != NULL ||
         n->args->features != NULL)
         return cli_fail(SPC_EINVAL, "--points are the scene and its features: "
@@ -183,12 +183,13 @@ spc_status network_load_points(network *n)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if ((status = read_points(n)) != SPC_OK)
         return status;
-    if (n->info.input.cloud)
+    if (n->info.input->cloud)
         return take_cloud(n);
-    status = spc_memory_alloc(
-        &n->points_there, n->ctx,
-        (size_t)n->point_rows * (size_t)n->info.input.channels * sizeof(float) +
-            1);
+    status = spc_memory_alloc(&n->points_there, n->ctx,
+                              (size_t)n->point_rows *
+                                      (size_t)n->info.input->channels *
+                                      sizeof(float) +
+                                  1);
     if (status != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     if ((status = find_voxels(n)) == SPC_OK)
