@@ -48,7 +48,7 @@ class backbone
 {
   public:
     backbone(const spc::context &ctx, const char *name)
-        : net_(spc::net::open(ctx, name)), channels(net_.info().input.channels),
+        : net_(spc::net::open(ctx, name)), channels(net_.info().input->channels),
           plan_(ctx, net_, options()),
           points_(ctx, most_points * channels * sizeof(float)),
           count_(ctx, sizeof(std::int32_t)), memory_(ctx, plan_.memory_bytes())
