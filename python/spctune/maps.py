@@ -228,11 +228,19 @@ class Table:
 class Call:
     """A pass that is ready to run on a map."""
 
-    __slots__ = ("table", "plan", "work_bytes")
+    __slots__ = ("table", "plan", "work_bytes", "_args", "_buffers")
 
     def __init__(self, table: Table, plan: Plan) -> None:
         self.table, self.plan = table, plan
         self.work_bytes: int = lib.spc_plan_workspace_bytes(plan.ptr, table.ptr)
+        # Bound once: conversions of arguments cost more than the call. The
+        # block is written and read under the lock of the table.
+        self._buffers = new(_abi.spc_buffers)
+        self._args = (
+            ctypes.c_void_p(plan.ptr),
+            ctypes.c_void_p(table.ptr),
+            ctypes.pointer(self._buffers),
+        )
 
     def run(
         self,
@@ -247,33 +255,37 @@ class Call:
     ) -> None:
         """Runs it: device addresses as in spc_buffers. `quick` calls keep the
         interpreter's lock."""
-        buffers = new(
-            _abi.spc_buffers,
-            in_=inputs,
-            out=out,
-            weights=weights,
-            bias=bias,
-            workspace=work,
-        )
-        if grad is not None:
-            buffers.grad = grad
-        table = self.table
+        table, block = self.table, self._buffers
         if stream != table.home:
             table.ready(stream)
         with table.lock:
-            status = (fast if quick else lib).spc_plan_execute(
-                self.plan.ptr, table.ptr, buffers, stream
-            )
+            block.in_, block.out = inputs, out
+            block.weights, block.bias = weights, bias
+            block.workspace, block.grad = work, grad
+            if quick:
+                status = _execute_fast(*self._args, stream)
+            else:
+                status = _execute(*self._args, stream)
         if status:
             table.ctx.check(status)
 
-    def pack(self, packed: int, weights: int, stream: Optional[int]) -> None:
+    def pack(
+        self,
+        packed: int,
+        weights: int,
+        stream: Optional[int],
+        quick: bool = False,
+    ) -> None:
         """Packs canonical weights [cout][kx][ky][kz][cin / groups]."""
-        self.table.ctx.check(
-            lib.spc_plan_pack(
-                packed, self.plan.ptr, weights, _abi.SPC_KRSC, stream
-            )
+        status = (_pack_fast if quick else _pack)(
+            packed, self._args[0], weights, _abi.SPC_KRSC, stream
         )
+        if status:
+            self.table.ctx.check(status)
+
+
+_execute, _execute_fast = lib.spc_plan_execute, fast.spc_plan_execute
+_pack, _pack_fast = lib.spc_plan_pack, fast.spc_plan_pack
 
 
 class FeaturePlan:
@@ -349,6 +361,8 @@ class Relation:
         self.ctx, self.fine, self.coarse = fine.ctx, fine, coarse
         self.geometry, self.shelf = geometry, shelf
         self.calls: Dict[Any, Any] = {}
+        # By what a caller can tell of a layer at little cost: of ops.py.
+        self.bound: Dict[Any, Any] = {}
         relations[self.number] = self
 
     def call(

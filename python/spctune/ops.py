@@ -45,9 +45,9 @@ def _context(tensor: Tensor) -> Context:
 
 def _stream(tensor: Tensor) -> Optional[int]:
     """torch's current stream on a tensor's device; None on the processor."""
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         return None
-    current: int = torch._C._cuda_getCurrentRawStream(tensor.device.index)
+    current: int = torch._C._cuda_getCurrentRawStream(tensor.get_device())
     return current
 
 
@@ -80,7 +80,8 @@ context.memory_hooks["cuda"] = _cuda_memory
 
 def _ready(tensor: Tensor) -> Tensor:
     """The tensor, contiguous and at a multiple of 16 bytes."""
-    tensor = tensor.contiguous()
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
 
@@ -351,59 +352,113 @@ class Packs:
         return Packs()
 
 
-def _pack(
-    call: maps.Call,
-    weight: Tensor,
-    dtype: torch.dtype,
-    stream: Optional[int],
-    packs: Optional[Packs],
-    which: int,
-) -> Tuple[Any, Optional[int]]:
-    """Packed weights, with what keeps them alive."""
-    frozen = packs is not None and context.frozen()
-    if frozen:
-        assert packs is not None
-        stamp = (weight.data_ptr(), _version(weight), dtype, stream)
-        entry = packs.kept.get(which)
-        if entry is not None and entry[0] is call.plan and entry[1] == stamp:
-            return entry, entry[2]
-    source = _ready(weight.detach().to(dtype))
-    memory, address = _bytes(call.plan.weights_bytes, source)
-    if address is not None:
-        call.pack(address, source.data_ptr(), stream)
-    entry = (call.plan, stamp if frozen else None, address, memory)
-    if frozen and packs is not None:
-        packs.kept[which] = entry
-    return entry, address
+class Bound:
+    """A layer on a map: all that its calls have in common.
+
+    `call()` is a pass, ready to run. It is kept by the relation, so it must not
+    keep the relation.
+    """
+
+    __slots__ = ("calls", "cin", "cout", "layer", "rows")
+
+    def __init__(self, layer: Layer, m: Map) -> None:
+        self.layer = layer
+        self.cin, self.cout = layer.cin, layer.cout
+        self.rows = (m.rows_in, m.rows_out)
+        self.calls: Dict[Any, maps.Call] = {}
+
+    def call(
+        self, m: Map, which: int, extra: bool, stream: Optional[int]
+    ) -> maps.Call:
+        """A pass on its map; `extra` as Relation.call() has it."""
+        found = self.calls.get((which, extra))
+        if found is None or m.relation.ctx.pid != context.own_pid:
+            found = m.relation.call(self.layer, which, extra, stream)
+            self.calls[which, extra] = found
+        return found
 
 
-def _layer(x: Tensor, weight: Tensor, words: str) -> Layer:
-    """The layer of a call; checks what tensors have in common."""
+def _bound(x: Tensor, weight: Tensor, m: Map) -> Bound:
+    """The layer of a call on its map. Checks what tensors have in common."""
+    deterministic = context.deterministic(
+        torch.are_deterministic_algorithms_enabled()
+    )
+    allows = x.is_cuda and torch.backends.cudnn.allow_tf32
+    if x.device != weight.device:
+        raise InvalidError(
+            f"features are on {x.device} and weights on {weight.device}"
+        )
+    relation, inverse, words = m
+    shape = weight.shape
+    key = (words, inverse, x.dtype, x.shape[1], shape, deterministic, allows)
+    found: Optional[Bound] = relation.bound.get(key)
+    if found is None:
+        layer = _layer(x, shape, words, deterministic, allows)
+        found = relation.bound[key] = Bound(layer, m)
+    return found
+
+
+def _layer(
+    x: Tensor, shape: Any, words: str, deterministic: bool, allows_tf32: bool
+) -> Layer:
     name = _NAMES.get(x.dtype)
     if name is None:
         raise InvalidError(
             f"features are {x.dtype}; types are float16, bfloat16 and float32"
         )
-    if x.device != weight.device:
-        raise InvalidError(
-            f"features are on {x.device} and weights on {weight.device}"
-        )
-    cout, group_in, cin = weight.shape[0], weight.shape[-1], x.shape[1]
+    cout, group_in, cin = shape[0], shape[-1], x.shape[1]
     if group_in == 0 or cin % group_in:
         raise InvalidError(
             f"features have {cin} channels and weights take "
             f"{group_in} for each group"
         )
-    if name == "f32" and x.is_cuda and torch.backends.cudnn.allow_tf32:
+    if name == "f32" and allows_tf32:
         name = "tf32"
-    return Layer(
-        words,
-        cin,
-        cout,
-        cin // group_in,
-        name,
-        context.deterministic(torch.are_deterministic_algorithms_enabled()),
-    )
+    return Layer(words, cin, cout, cin // group_in, name, deterministic)
+
+
+def _pack(
+    call: maps.Call,
+    weight: Tensor,
+    x: Tensor,
+    stream: Optional[int],
+    packs: Optional[Packs],
+    which: int,
+) -> Tuple[Any, Optional[int], Optional[int]]:
+    """Packed weights and the workspace of a call: what keeps their memory
+    alive, and their addresses."""
+    size, dtype = call.plan.weights_bytes, x.dtype
+    if packs is not None and context.frozen():
+        scratch, work = _bytes(call.work_bytes, x)
+        stamp = (weight.data_ptr(), _version(weight), dtype, stream)
+        entry = packs.kept.get(which)
+        if entry is None or entry[0] is not call.plan or entry[1] != stamp:
+            memory, packed = _bytes(size, x)
+            _pack_into(call, packed, weight, dtype, stream)
+            entry = packs.kept[which] = (call.plan, stamp, packed, memory)
+        return (entry, scratch), entry[2], work
+    # One piece of memory for both.
+    padded = (size + 255) & ~255
+    memory, packed = _bytes(padded + call.work_bytes, x)
+    _pack_into(call, packed, weight, dtype, stream)
+    work = packed + padded if packed and call.work_bytes else None
+    return memory, packed, work
+
+
+def _pack_into(
+    call: maps.Call,
+    packed: Optional[int],
+    weight: Tensor,
+    dtype: torch.dtype,
+    stream: Optional[int],
+) -> None:
+    if packed is None:
+        return
+    if weight.dtype is not dtype:
+        weight = weight.detach().to(dtype)
+    weight = _ready(weight)
+    is_small = call.plan.weights_bytes < 1 << 16
+    call.pack(packed, weight.data_ptr(), stream, stream is not None or is_small)
 
 
 def _need_rows(tensor: Tensor, rows: int, what: str) -> None:
@@ -421,16 +476,17 @@ def _forward(
     packs: Optional[Packs],
 ) -> Tensor:
     """The outputs of a layer: [rows_out, cout]."""
-    layer, rows = _layer(x, weight, m.words), m.rows_out
-    _need_rows(x, m.rows_in, "features")
-    if rows == 0 or x.shape[0] == 0:
-        out = x.new_zeros(rows, layer.cout)
+    bound = _bound(x, weight, m)
+    rows_in, rows = bound.rows
+    if x.shape[0] != rows_in:
+        _need_rows(x, rows_in, "features")
+    if rows == 0 or rows_in == 0:
+        out = x.new_zeros(rows, bound.cout)
         return out if bias is None else out + bias.to(x.dtype)
     stream = _stream(x)
-    out = x.new_empty(rows, layer.cout)
-    call = m.relation.call(layer, _abi.SPC_FORWARD, bias is not None, stream)
-    kept, packed = _pack(call, weight, x.dtype, stream, packs, _abi.SPC_FORWARD)
-    scratch, work = _bytes(call.work_bytes, x)
+    out = x.new_empty(rows, bound.cout)
+    call = bound.call(m, _abi.SPC_FORWARD, bias is not None, stream)
+    keep, packed, work = _pack(call, weight, x, stream, packs, _abi.SPC_FORWARD)
     x = _ready(x)
     if bias is not None:
         bias = _ready(bias.detach().float())
@@ -448,18 +504,18 @@ def _forward(
 
 
 def _backward_input(
-    grad: Tensor, weight: Tensor, layer: Layer, m: Map, packs: Optional[Packs]
+    grad: Tensor, weight: Tensor, m: Map, bound: Bound, packs: Optional[Packs]
 ) -> Tensor:
     """The gradient of the features: [rows_in, cin]."""
-    if grad.shape[0] == 0 or m.rows_in == 0:
-        return grad.new_zeros(m.rows_in, layer.cin)
+    rows = bound.rows[0]
+    if grad.shape[0] == 0 or rows == 0:
+        return grad.new_zeros(rows, bound.cin)
     stream = _stream(grad)
-    out = grad.new_empty(m.rows_in, layer.cin)
-    call = m.relation.call(layer, _abi.SPC_DGRAD, False, stream)
-    kept, packed = _pack(
-        call, weight, grad.dtype, stream, packs, _abi.SPC_DGRAD
+    out = grad.new_empty(rows, bound.cin)
+    call = bound.call(m, _abi.SPC_DGRAD, False, stream)
+    keep, packed, work = _pack(
+        call, weight, grad, stream, packs, _abi.SPC_DGRAD
     )
-    scratch, work = _bytes(call.work_bytes, grad)
     call.run(
         grad.data_ptr(),
         out.data_ptr(),
@@ -468,23 +524,21 @@ def _backward_input(
         work,
         None,
         stream,
-        stream is not None or m.rows_in < 1000,
+        stream is not None or rows < 1000,
     )
     return out
 
 
 def _backward_weight(
-    grad: Tensor, x: Tensor, weight: Tensor, layer: Layer, m: Map
+    grad: Tensor, x: Tensor, weight: Tensor, m: Map, bound: Bound
 ) -> Tensor:
     """The gradient of the weights, in their shape and type."""
     if grad.shape[0] == 0 or x.shape[0] == 0:
         return torch.zeros_like(weight, memory_format=torch.contiguous_format)
     stream = _stream(grad)
-    wide = weight.dtype == torch.float32
-    out = torch.empty(
-        weight.shape, device=x.device, dtype=torch.float32 if wide else x.dtype
-    )
-    call = m.relation.call(layer, _abi.SPC_WGRAD, wide, stream)
+    wide = weight.dtype is torch.float32
+    out = x.new_empty(weight.shape, dtype=torch.float32 if wide else x.dtype)
+    call = bound.call(m, _abi.SPC_WGRAD, wide, stream)
     scratch, work = _bytes(call.work_bytes, x)
     call.run(
         x.data_ptr(),
@@ -507,11 +561,11 @@ def _gradients(
     needs: Tuple[bool, bool],
     packs: Optional[Packs],
 ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-    layer = _layer(x, weight, m.words)
+    bound = _bound(x, weight, m)
     grad, x = _ready(grad), _ready(x)
     return (
-        _backward_input(grad, weight, layer, m, packs) if needs[0] else None,
-        _backward_weight(grad, x, weight, layer, m) if needs[1] else None,
+        _backward_input(grad, weight, m, bound, packs) if needs[0] else None,
+        _backward_weight(grad, x, weight, m, bound) if needs[1] else None,
     )
 
 
@@ -541,6 +595,17 @@ class _Conv(torch.autograd.Function):
         return dx, dw, db, None, None
 
 
+_bare: Any = super(torch.autograd.Function, _Conv).apply
+
+
+def _apply(*arguments: Any) -> Any:
+    """_Conv.apply, without what only torch.func's transforms need of it."""
+    if torch._C._are_functorch_transforms_active():
+        guarded: Any = _Conv.apply
+        return guarded(*arguments)
+    return _bare(*arguments)
+
+
 def need_first(grad: Tensor) -> None:
     """Refuses a gradient that is itself to be differentiated: gradients are
     computed outside of autograd."""
@@ -558,15 +623,15 @@ def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
 def _autocast(x: Tensor, weight: Tensor) -> Tensor:
     """The features in the type of the computation: autocast's, where it is on;
     else theirs, which is that of the weights."""
-    kind = x.device.type
-    if kind not in ("cpu", "cuda"):
+    kind = "cuda" if x.is_cuda else "cpu" if x.is_cpu else None
+    if kind is None:
         raise InvalidError(
             f"features are on '{x.device}'; layers run on 'cpu' and 'cuda'"
         )
     if torch.is_autocast_enabled(kind):
         if x.dtype.is_floating_point and x.dtype != torch.float64:
             x = x.to(torch.get_autocast_dtype(kind))
-    elif x.dtype != weight.dtype:
+    elif x.dtype is not weight.dtype:
         raise InvalidError(f"features are {x.dtype} and weights {weight.dtype}")
     return x
 
@@ -603,9 +668,13 @@ def conv(
         )
         return traced
     if isinstance(m, Map):
-        if torch.is_grad_enabled():
-            apply: Any = _Conv.apply
-            out: Tensor = apply(x, weight, bias, m, packs)
+        if torch.is_grad_enabled() and (
+            weight.requires_grad
+            or x.requires_grad
+            or bias is not None
+            and bias.requires_grad
+        ):
+            out: Tensor = _apply(x, weight, bias, m, packs)
             return out
         return _forward(x, weight, bias, m, packs)
     out = torch.ops.spctune.conv(x, weight, bias, m, rows, words)

@@ -115,9 +115,20 @@ class SparseTensor:
 
     def replace(self, features: Tensor) -> "SparseTensor":
         """The same voxels with other features."""
-        return SparseTensor(
-            features, self.coords, self.shape, self._batch_size, self.made
-        )
+        if (
+            torch.compiler.is_compiling()
+            or features.dim() != 2
+            or features.shape[0] != self.features.shape[0]
+        ):
+            # Says what is wrong; a compiled graph has it checked.
+            return SparseTensor(
+                features, self.coords, self.shape, self._batch_size, self.made
+            )
+        other = SparseTensor.__new__(SparseTensor)
+        other.features, other.coords = features, self.coords
+        other.shape, other.made = self.shape, self.made
+        other._batch_size = self._batch_size
+        return other
 
     def parts(self) -> Tuple[Tensor, Tensor]:
         """Features and voxels, for spctune.compile()."""

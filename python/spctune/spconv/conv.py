@@ -198,7 +198,11 @@ class SparseConvolution(Convolution, SparseModule):
         out_shape = shape if self.subm else self._out_shape(shape)
         if self.indice_key is not None:
             self._leave(input, m, words, indices, out_shape)
-        if self.training and hasattr(self, _MOST_VOXELS):
+        if (
+            self.record_voxel_count
+            and self.training
+            and _MOST_VOXELS in self._buffers
+        ):
             getattr(self, _MOST_VOXELS).clamp_(min=indices.shape[0])
         y = self.run(input.features, m, words, indices.shape[0])
         return input._with(y, indices, out_shape)

@@ -136,17 +136,23 @@ class SparseConvTensor:
     def _with(
         self, features: Tensor, indices: Tensor, spatial_shape: List[int]
     ) -> "SparseConvTensor":
-        out = SparseConvTensor(
-            features,
-            indices,
-            spatial_shape,
-            self.batch_size,
-            self.grid,
-            self.voxel_num,
-            self.indice_dict,
-            self.benchmark,
-            force_algo=self.force_algo,
-        )
+        if torch.compiler.is_compiling() or features.dim() != 2:
+            out = SparseConvTensor(
+                features,
+                indices,
+                spatial_shape,
+                self.batch_size,
+                self.grid,
+                self.voxel_num,
+                self.indice_dict,
+            )
+        else:  # the same without checks
+            out = SparseConvTensor.__new__(SparseConvTensor)
+            out._features, out.indices = features, indices
+            out.spatial_shape = list(spatial_shape)
+            out.batch_size, out.grid = self.batch_size, self.grid
+            out.voxel_num, out.indice_dict = self.voxel_num, self.indice_dict
+        out.benchmark, out.force_algo = self.benchmark, self.force_algo
         out.benchmark_record = self.benchmark_record
         out.thrust_allocator, out._timer = self.thrust_allocator, self._timer
         out.int8_scale = self.int8_scale
