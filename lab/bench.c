@@ -120,6 +120,7 @@ static spc_status prepare_sample(bench *b, uint64_t seed)
                : status;
 }
 
+/* Makes the plan that a program would get, and prepares it for the gate. */
 static spc_status prepare_plan(bench *b, spc_bench_result *out)
 {
     spc_status status =
@@ -273,6 +274,8 @@ static spc_status time_index(bench *b, spc_bench_result *out)
     return spc_map_check(b->shuffled, NULL);
 }
 
+/* Times the plan warm, then cold, then checks its result once more: a kernel
+ * that is wrong only now and then must not get a figure. */
 static spc_status time_all(bench *b, spc_bench_result *out)
 {
     spc_status status;
@@ -286,6 +289,7 @@ static spc_status time_all(bench *b, spc_bench_result *out)
     return time_index(b, out);
 }
 
+/* Fills in the floor, and the work that it is computed from. */
 static void compute_floor(const bench *b, spc_bench_result *out)
 {
     spc__work work = spc__sample_work(&b->sample, 0);
@@ -304,6 +308,8 @@ static void compute_floor(const bench *b, spc_bench_result *out)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* Prepares, checks, times. The result is compared with the oracle before
+ * anything is timed. */
 static spc_status run_bench(const char *name, spc_ctx *ctx,
                             const spc_conv *conv, const spc_scene *scene,
                             uint64_t seed, int64_t capacity,
@@ -316,6 +322,7 @@ static spc_status run_bench(const char *name, spc_ctx *ctx,
 
     if (out != NULL) {
         memset(out, 0, sizeof(*out));
+        /* Texts, even after a failure. */
         out->warm_floor_by = out->cold_floor_by = "";
     }
     if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)

@@ -44,6 +44,7 @@ typedef struct fixture {
 
 /* ---- running one kernel -------------------------------------------------- */
 
+/* Launches the chosen kernel once. A cancel ends the measurement here. */
 static spc_status enqueue(void *payload, void *stream)
 {
     const fixture *b = payload;
@@ -188,6 +189,8 @@ static const struct {
     {"spc_copy", 256, 0, offsetof(spc_bandwidth, copy_gbps)},
 };
 
+/* Measures read, write and copy with every kernel that the device has; each
+ * figure keeps its maximum. */
 static spc_status stream(fixture *b, spc_bandwidth *out, size_t bytes,
                          bool scattered)
 {
@@ -239,11 +242,14 @@ static spc_status gather(fixture *b, double *out, size_t table_bytes, int size,
     return status == SPC_OK ? raise(b, out, false) : status;
 }
 
+/* Measures gathers of rows of each size from three distances: from a near
+ * cache, from the last one, and from memory. */
 static spc_status measure_gather(fixture *b, spc_device_info *out)
 {
     size_t far_bytes = 8 << 20;
     spc_status status = SPC_OK;
 
+    /* At most a quarter of the cache, so that the rows stay in it. */
     while (out->cache_bytes > 0 && far_bytes > out->cache_bytes / 4)
         far_bytes /= 2;
     for (int size = 0; size < SPC_GATHER_SIZES; size++)
@@ -292,6 +298,8 @@ static void bound_bytes(spc_device_info *out)
                             larger(2 * out->f16_tflops, 4 * out->f32_tflops));
 }
 
+/* Measures the arithmetic of each type, with every shape that the device
+ * has. */
 static spc_status measure_rates(fixture *b, spc_device_info *out)
 {
     spc_status status = SPC_OK;
@@ -307,6 +315,7 @@ static spc_status measure_rates(fixture *b, spc_device_info *out)
         if (rate / 1e3 > *figure)
             *figure = rate / 1e3;
     }
+    /* A device without units for a type computes it in f32. */
     if (out->tf32_tflops < out->f32_tflops)
         out->tf32_tflops = out->f32_tflops;
     if (out->f16_tflops < out->f32_tflops)
@@ -368,6 +377,7 @@ static size_t bytes_of(const spc_device_info *info)
     return bytes;
 }
 
+/* Allocates and fills the arrays. */
 static spc_status allocate(fixture *b)
 {
     spc__device *device = b->ctx->device;
@@ -402,6 +412,7 @@ static void release(fixture *b)
 
 /* ---- storing ------------------------------------------------------------- */
 
+/* Stores the figures for later contexts on devices of this name. */
 static void store(spc_ctx *ctx)
 {
     spc__attrs facts = {0};

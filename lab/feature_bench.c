@@ -51,6 +51,7 @@ static spc_status time_runs(spc__feature_fixture *fixture, int wanted,
     return spc__feature_fixture_check(fixture, &out->error);
 }
 
+/* Operators on features are bound by their bytes alone. */
 static void compute_floor(const spc__feature_fixture *fixture,
                           spc_bench_result *out)
 {
@@ -69,6 +70,7 @@ static void compute_floor(const spc__feature_fixture *fixture,
     out->floor_measured = floor.measured;
 }
 
+/* Checks the operator against the oracle, then times it. */
 static spc_status run(spc__feature_fixture *fixture, uint64_t seed,
                       spc_bench_result *out)
 {

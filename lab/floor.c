@@ -93,6 +93,8 @@ static bool is_known(const spc_bandwidth *of)
     return of->read_gbps > 0 && of->write_gbps > 0 && of->copy_gbps > 0;
 }
 
+/* Ceilings that were measured on the device; false if one that the floor needs
+ * is missing. */
 static bool measured_ceilings(ceilings *out, const spc_device_info *device,
                               spc_dtype dtype, double row_bytes)
 {
@@ -109,6 +111,9 @@ static bool measured_ceilings(ceilings *out, const spc_device_info *device,
            is_known(&out->memory) && is_known(&out->cache);
 }
 
+/* Ceilings of the device's class, from data sheets; false if its name is of
+ * none. Data sheets promise at least what a device reaches, so the floor is a
+ * bound still. */
 static bool class_ceilings(ceilings *out, const spc_device_info *device,
                            spc_dtype dtype)
 {
@@ -167,6 +172,9 @@ static double bytes_of_pair(const spc_conv *conv)
     return row < other ? row : other;
 }
 
+/* Bytes that any kernel must move: inputs that are seen, weights of offsets
+ * that occur, the map, the output. Gathered bytes count every pair, and may
+ * come from a cache. */
 static void count_bytes(spc__floor *out, const spc__work *work)
 {
     const spc_conv *conv = work->conv;

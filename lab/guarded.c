@@ -139,6 +139,7 @@ static bool is_pattern(const unsigned char *bytes, size_t count)
     return true;
 }
 
+/* *written: -1 for a write before the array, 1 for one after it. */
 static spc_status check_one(int *written, const spc__guards *guards,
                             const spc__guarded *of)
 {

@@ -18,6 +18,7 @@ typedef struct span {
     size_t count;
 } span;
 
+/* The part of row `row` from channel `first` on. */
 static span span_at(const void *result, const spc__operand *of,
                     const spc__expected *e, int64_t row, int64_t first)
 {

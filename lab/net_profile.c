@@ -34,6 +34,7 @@ static spc_status enqueue(void *payload, void *stream)
                : status;
 }
 
+/* Times one step of the network by itself. */
 static spc_status measure(double *out, spc_net_plan *plan, int i,
                           const spc_net_buffers *buffers)
 {
@@ -58,6 +59,8 @@ typedef struct work_seen {
     int offsets;
 } work_seen;
 
+/* Counts the distinct inputs and offsets of a map: the floor counts each of
+ * them once. */
 static void count_seen(work_seen *out, const int32_t *index,
                        unsigned char *read, int offsets, int64_t capacity,
                        int64_t rows)
@@ -76,6 +79,7 @@ static void count_seen(work_seen *out, const int32_t *index,
     }
 }
 
+/* The same from triplets. */
 static void count_triplets(work_seen *out, const spc_triplet *all,
                            int64_t count, unsigned char *read)
 {
@@ -89,6 +93,7 @@ static void count_triplets(work_seen *out, const spc_triplet *all,
     }
 }
 
+/* Fetches the triplets of a map and counts. */
 static spc_status look_at_triplets(work_seen *out, spc_net_plan *plan,
                                    const spc_map *m)
 {
@@ -109,6 +114,7 @@ static spc_status look_at_triplets(work_seen *out, spc_net_plan *plan,
     return status;
 }
 
+/* Fetches a map and counts what it reads. */
 static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
 {
     const spc_map *m = plan->maps[map];
@@ -149,6 +155,7 @@ static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
     spc__floor_compute(out, &needed, &plan->ctx->info);
 }
 
+/* The floor of a convolution with its map as it is in this scene. */
 static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
                                 const spc__net_work *work)
 {
@@ -168,6 +175,7 @@ static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
     return status;
 }
 
+/* The floor of an operator on features, from its bytes. */
 static void floor_of_feature(spc__floor *out, const spc_net_plan *plan,
                              const spc__net_work *work)
 {
@@ -193,6 +201,7 @@ static void floor_of_gather(spc__floor *out, const spc_net_plan *plan,
     spc__floor_of_bytes(out, 0, bytes, &plan->ctx->info);
 }
 
+/* The floor of a step. Sets and maps have none. */
 static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
                              const spc__net_work *work)
 {

@@ -25,6 +25,7 @@ static void widen(float *range, const float *values, int64_t rows,
         }
 }
 
+/* Fetches a tensor and widens its range by it. */
 static spc_status look(float *range, const spc_net_plan *plan,
                        const spc_net_buffers *buffers, int tensor)
 {

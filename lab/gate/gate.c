@@ -78,6 +78,9 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         test_again(g, at);
 }
 
+/* Runs a candidate on scene s with every kind of data. Outputs and workspace
+ * begin with other bytes each time (-1: with what the launch before has left),
+ * so that no result can rest on them. */
 static void test_scene(const spc__gate *g, int s)
 {
     static const struct {
@@ -165,6 +168,8 @@ static bool remembers(const spc__gate *g)
     return true;
 }
 
+/* The tests before any timing. The first failure ends them, as later ones would
+ * only repeat it. */
 static void verify(spc__gate *g)
 {
     const spc__sample *sample = g->fixture->sample;
@@ -405,6 +410,8 @@ void spc__gate_after_timing(spc__verdict *out, spc__fixture *fixture,
     spc__gate_weights_hold(&g);
 }
 
+/* The longer tests of a finalist. Only a few candidates get here, so they may
+ * take long. */
 static void confirm(spc__gate *g, double limit_s)
 {
     spc__fixture *fixture = g->fixture;
@@ -412,6 +419,8 @@ static void confirm(spc__gate *g, double limit_s)
 
     if (!g->tested->verified)
         verify(g);
+    /* Packed integers are in the fixture, where another candidate's may be by
+     * now. */
     else if (pack_draws(g))
         spc__gate_note_maps(g);
     for (int s = 0; s < fixture->sample->given; s++) {

@@ -34,6 +34,8 @@ static int list_vector(watched *list, int count, const char *name,
     return count;
 }
 
+/* Lists the arrays of a draw that no kernel may write to, with their
+ * digests. */
 static int list_read_only(const spc__gate *g, int draw, watched *list)
 {
     const spc__fixture *fixture = g->fixture;
@@ -41,6 +43,8 @@ static int list_read_only(const spc__gate *g, int draw, watched *list)
     int count = 0;
 
     for (int s = 0; s < sample->scene_count; s++) {
+        /* Awkward scenes share one array for all draws: it holds the last one
+         * loaded. */
         int array = s < sample->given ? draw : 0;
         if (!spc__fixture_is_loaded(fixture, s, (spc__draw)draw))
             continue;
@@ -62,6 +66,7 @@ static int list_read_only(const spc__gate *g, int draw, watched *list)
                        &fixture->sample->scales[draw].in);
 }
 
+/* Digests the arrays and their zones, with one wait for the device. */
 static spc_status digest_list(const spc__gate *g, const watched *list,
                               int count, uint64_t *digests)
 {

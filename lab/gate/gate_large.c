@@ -9,6 +9,7 @@
 #include "lab/gate/large.h"
 #include "operators/operands.h"
 
+/* Compares the chosen rows, exactly. */
 static void judge(const spc__gate *g, const spc__large *large)
 {
     const spc_conv *conv = &g->fixture->sample->conv;
@@ -29,6 +30,7 @@ static void judge(const spc__gate *g, const spc__large *large)
             worst.reference);
 }
 
+/* Checks the zones of the output and of the workspace. */
 static void check_zones(const spc__gate *g, const spc__large *large)
 {
     spc__digester *digester = g->fixture->digester;
@@ -47,6 +49,8 @@ static void check_zones(const spc__gate *g, const spc__large *large)
         spc__gate_zones_hold(g, "workspace", &large->workspace, digests + 2);
 }
 
+/* Tests one kind of large scene. Without the time or the memory for it the test
+ * is skipped, which is no failure of the candidate. */
 static void test_large(const spc__gate *g, int kind)
 {
     spc__large *large;

@@ -27,6 +27,7 @@ static int add(array *list, int count, const char *name, const void *data,
     return count;
 }
 
+/* Lists the arrays of one view of a map. */
 static int add_view(array *list, int count, const spc_map_view *v)
 {
     size_t rows = (size_t)v->rows_padded, words = (size_t)v->mask_words;
@@ -40,6 +41,8 @@ static int add_view(array *list, int count, const spc_map_view *v)
                (size_t)v->offsets);
 }
 
+/* Lists the table of a map as this candidate reads it. Groups share the index,
+ * which is listed once. */
 static int add_table(array *list, int count, const spc_map *map,
                      const spc__launch_geometry *geometry)
 {
@@ -57,6 +60,7 @@ static int add_table(array *list, int count, const spc_map *map,
     return count;
 }
 
+/* Lists the pairs of a map. */
 static int add_pairs(array *list, int count, const spc_map *map,
                      const spc_pairs_view *v)
 {
@@ -166,6 +170,8 @@ static bool zone_holds(const spc__gate *g, const char *zone, size_t bytes)
     return true;
 }
 
+/* Reports where the candidate has written. The map is spoilt, also for the
+ * candidates after it. */
 static void blame(const spc__gate *g, int s, const array *of)
 {
     size_t zone = g->fixture->maps[s]->to->zone_bytes;

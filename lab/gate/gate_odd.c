@@ -17,6 +17,8 @@ enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
 
 /* ---- sizes --------------------------------------------------------------- */
 
+/* Enqueues the launch of one size and the digests of its result, without
+ * waiting: there are many sizes, and each is small. */
 static spc_status enqueue_size(const spc__gate *g, int s)
 {
     spc__fixture *fixture = g->fixture;
@@ -147,6 +149,7 @@ static void add_inputs(odd_launch *l)
     }
 }
 
+/* Adds a patch for each element of the residual that becomes NaN. */
 static void add_residuals(odd_launch *l)
 {
     const spc__fixture *fixture = l->g->fixture;
@@ -165,6 +168,7 @@ static void add_residuals(odd_launch *l)
                           element);
 }
 
+/* Adds patches for one weight, bias and scale, and for residuals. */
 static void add_others(odd_launch *l)
 {
     const spc__fixture *fixture = l->g->fixture;
@@ -186,6 +190,7 @@ static void add_others(odd_launch *l)
     add_residuals(l);
 }
 
+/* Writes the odd values, or with `right` the right ones back. */
 static spc_status write_patches(const odd_launch *l, bool right)
 {
     const spc__gate *g = l->g;
@@ -200,6 +205,7 @@ static spc_status write_patches(const odd_launch *l, bool right)
     }
     if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
         return status;
+    /* The packed weights hold the odd one as well. */
     return spc_plan_pack((void *)spc__gate_packed(g, SPC__COUNT),
                          g->tested->plan, fixture->weights[SPC__COUNT].data,
                          SPC_KRSC, NULL);
@@ -228,6 +234,7 @@ static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
                      (got > 0) == (must == SPC__ODD_PLUS);
 }
 
+/* Reports element i. */
 static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
 {
     static const char *const reasons[SPC__ODDS] = {
@@ -246,6 +253,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
                     reasons[l->odd]);
 }
 
+/* Compares each element with what the odd value must do to it. */
 static void judge(const odd_launch *l)
 {
     const unsigned char *must = scene_of(l)->odd[l->odd];
@@ -284,6 +292,7 @@ static void run_odd(odd_launch *l)
         spc__gate_failed(g);
 }
 
+/* Makes rows of NaN and of both infinities in the layer's type. */
 static void make_numbers(odd_launch *l, char *rows, size_t bytes)
 {
     static const float both[2] = {INFINITY, -INFINITY};

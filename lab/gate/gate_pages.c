@@ -90,6 +90,8 @@ static void add_guarded(const spc__gate *g, const char *name,
             g->fixture->guards.zone_bytes[array->is_far]);
 }
 
+/* Lists the arrays that the launch may only read, whose pages are closed for
+ * writing meanwhile. */
 static void list_pages(const spc__gate *g, const spc__gate_setting *at)
 {
     spc__map_array list[SPC__MAP_ARRAYS];

@@ -44,6 +44,7 @@ static void add(places *p, const void **at, const void *host, size_t bytes,
         p->all[p->count++] = (moved){at, host, NULL, bytes, place, 0};
 }
 
+/* Gets the packed weights, of which the host has no copy. */
 static spc_status fetch_weights(places *p)
 {
     const spc__gate *g = p->g;
@@ -58,6 +59,8 @@ static spc_status fetch_weights(places *p)
                                packed->bytes);
 }
 
+/* Lists the operands, each with the alignment that spc.h promises to a
+ * kernel. */
 static spc_status list_operands(places *p)
 {
     const spc__fixture *fixture = p->g->fixture;
@@ -114,6 +117,7 @@ static spc_status move(places *p, moved *m, bool turned)
     return spc_memory_upload(to, fixture->ctx, m->host, m->bytes);
 }
 
+/* Moves the operands and runs once. `turned`: to the other places. */
 static spc_status launch(places *p, bool turned, uint64_t *digest)
 {
     spc__fixture *fixture = p->g->fixture;
@@ -135,6 +139,7 @@ static spc_status launch(places *p, bool turned, uint64_t *digest)
     return status;
 }
 
+/* Launches at both places in turns. The first digest that differs ends it. */
 static void run(places *p)
 {
     const spc__gate *g = p->g;

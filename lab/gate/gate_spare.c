@@ -37,6 +37,8 @@ static size_t room_behind(const spc__gate *g)
     return (all - used) / 2 * 2; /* rounded as digests count */
 }
 
+/* Digests the bytes between the result's end and the zone, then fills them like
+ * a zone, as the digests of zones include them. */
 static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
 {
     spc__fixture *fixture = g->fixture;
@@ -83,6 +85,7 @@ static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
     return is;
 }
 
+/* Judges the result with a map that has more room than rows. */
 static void judge(const spc__gate *g, int s, size_t behind,
                   const uint64_t *digests)
 {

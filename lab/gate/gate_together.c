@@ -76,6 +76,7 @@ static spc_status lay_side(const together *t, side *one, char **at,
     return status;
 }
 
+/* Lays out the arrays of both sides in one block. */
 static spc_status allocate(together *t, int launches)
 {
     const spc__fixture *fixture = t->g->fixture;
@@ -104,6 +105,7 @@ static spc_status execute(const together *t, const spc_buffers *buffers,
 
 /* ---- two threads --------------------------------------------------------- */
 
+/* The body of one thread: launches, and compares each result. */
 static void run_side(void *payload, int64_t i)
 {
     together *t = payload;
@@ -118,6 +120,7 @@ static void run_side(void *payload, int64_t i)
     }
 }
 
+/* Runs both sides at once on the host. */
 static spc_status run_threads(together *t)
 {
     spc__pool *pool = NULL;
@@ -136,6 +139,7 @@ static spc_status run_threads(together *t)
 
 /* ---- two branches of a graph --------------------------------------------- */
 
+/* Captures the launches of one side, which begin together with the other's. */
 static spc_status enqueue_branch(const together *t, const side *one,
                                  const spc__mark *begin, spc__mark *end,
                                  void *stream)
@@ -153,6 +157,7 @@ static spc_status enqueue_branch(const together *t, const side *one,
                : status;
 }
 
+/* Captures a graph with a branch for each side; the end waits for both. */
 static spc_status enqueue(void *payload, void *stream)
 {
     const together *t = payload;
@@ -170,6 +175,8 @@ static spc_status enqueue(void *payload, void *stream)
                : status;
 }
 
+/* Runs the graph once and compares all results. Outputs are filled before, so
+ * that a launch that writes nothing is seen. */
 static spc_status run_graph(together *t, spc__graph *graph)
 {
     const spc__fixture *fixture = t->g->fixture;
@@ -203,6 +210,7 @@ static spc_status run_graph(together *t, spc__graph *graph)
     return status;
 }
 
+/* Runs both sides at once on a GPU, as branches of a graph. */
 static spc_status run_branches(together *t)
 {
     const spc__fixture *fixture = t->g->fixture;

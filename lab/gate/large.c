@@ -38,6 +38,7 @@ typedef struct maker {
     spc_error *error;
 } maker;
 
+/* Builds the map, if the layer has one, and notes the rows. */
 static spc_status build_map(maker *m)
 {
     spc__large *to = m->to;
@@ -80,6 +81,7 @@ spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,
     return status;
 }
 
+/* Draws the pattern of rows, and repeats it on the device. */
 static spc_status draw_patterns(maker *m)
 {
     const spc_conv *conv = m->conv;
@@ -215,6 +217,7 @@ static spc_status expect(maker *m, float *sums, float *residual)
     return status;
 }
 
+/* Computes the expected values of the chosen rows. */
 static spc_status know_rows(maker *m)
 {
     spc__large *to = m->to;
@@ -259,6 +262,7 @@ static spc_status draw_and_know(maker *m)
     return status;
 }
 
+/* Makes a large scene, its arrays and what is expected of it. */
 static spc_status make(maker *m)
 {
     spc__large *to = m->to;
@@ -363,6 +367,7 @@ void spc__large_free(spc__large *large, const spc__fixture *fixture)
 
 /* ---- running ------------------------------------------------------------- */
 
+/* Prepares map and workspace for this candidate. */
 static spc_status prepare(spc__large *large, const spc__fixture *fixture,
                           spc_plan *plan)
 {
@@ -377,6 +382,8 @@ static spc_status prepare(spc__large *large, const spc__fixture *fixture,
                : status;
 }
 
+/* Fetches the chosen rows only: the whole output has gigabytes. A gradient of
+ * weights is small, and all of it is fetched. */
 static spc_status fetch(const spc__large *large, const spc__fixture *fixture)
 {
     spc__operand out = spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT,

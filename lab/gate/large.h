@@ -45,7 +45,7 @@ void spc__large_free(spc__large *large, const spc__fixture *fixture);
 spc_status spc__large_scene_create(spc_scene **out, const spc__fixture *fixture,
                                    int kind);
 
-/* What the chosen rows see, as rows of the pattern. */
+/* The relation of the chosen rows alone, to rows of the pattern. */
 spc_status spc__large_relation(spc_relation *out, const spc__large *large,
                                const spc__fixture *fixture,
                                const spc_scene *scene);

@@ -25,6 +25,7 @@ typedef struct maker {
     float *x, *dy, *before, *sums;
 } maker;
 
+/* One block for all real numbers, so that one pointer is freed. */
 static spc_status allocate(maker *m)
 {
     const spc_conv *conv = m->conv;
@@ -72,6 +73,7 @@ static spc_status upload_dy(const maker *m)
     return status;
 }
 
+/* Computes the exact gradient, to which only the chosen rows add. */
 static spc_status expect(const maker *m, const spc_scene *scene)
 {
     spc__large *to = m->to;

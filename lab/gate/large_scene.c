@@ -69,6 +69,7 @@ static double products_of(const spc__fixture *fixture, int kind, int64_t rows)
     return (double)rows * seen * spc__conv_group_in(conv) * conv->cout;
 }
 
+/* True if a run takes no more than moments on this device. */
 static bool has_time(const spc__fixture *fixture, int kind, int64_t rows)
 {
     double products = products_of(fixture, kind, rows);
@@ -135,6 +136,7 @@ static uint64_t shuffled(uint64_t i, int bits)
     return (i * 0x85ebca6bu) & mask;
 }
 
+/* The coordinates of a cell of the box. */
 static void place(int32_t at[4], const spc_conv *conv, int64_t edge,
                   int64_t cell)
 {
@@ -199,6 +201,8 @@ static void fill_box(int32_t (*coords)[4], const spc_conv *conv, int kind,
     }
 }
 
+/* Makes the scene in a box that has twice as many cells as rows, if the layer's
+ * grid allows. */
 static spc_status create(spc_scene **out, const spc__fixture *fixture, int kind,
                          int64_t rows)
 {

@@ -35,6 +35,9 @@ static void block_weights(void *payload, int64_t k)
                 *to++ = spc__panel_weight(&p->panels, k, panel, ci, lane);
 }
 
+/* Adds the products of one input row to a panel of channels. Four vectors, so
+ * that the additions of one need not wait for those of another. The order does
+ * not matter, since all sums are exact. */
 static void add_panel(float sum[LANES], const float *weights, const float *in,
                       int cin)
 {
@@ -52,6 +55,7 @@ static void add_panel(float sum[LANES], const float *weights, const float *in,
     memcpy(sum, s, sizeof(s));
 }
 
+/* Adds one pair to all channels of its output row. */
 static void add_pair(const layer_sums *to, int64_t row, int64_t k,
                      int64_t source)
 {

@@ -64,6 +64,7 @@ static void count_all(double *count, const spc_feature *f,
         }
 }
 
+/* Adds a pair's part of a pooling's gradient. */
 static void pool_pair(const sums *s, const spc_feature *f,
                       const spc__feature_case *of, const double *count,
                       int64_t row, int k)
@@ -246,6 +247,8 @@ static double root(const spc_feature *f, const spc__feature_moments *m)
     return variance > 0 ? 1 / sqrt(variance) : 0;
 }
 
+/* One element of a normalisation's gradient: its normalised value, its upstream
+ * gradient, and the error bound of the former. */
 static element element_of(const spc_feature *f, const spc__feature_case *of,
                           const spc__feature_moments *m, int64_t at)
 {

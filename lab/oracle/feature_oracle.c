@@ -114,6 +114,7 @@ static void finish(double *out, double *tolerance, const spc_feature *f,
     *tolerance = steepest(f) * error + evaluation(f, x);
 }
 
+/* The derivative at x. That of ReLU at 0 is 0, as in PyTorch. */
 static double derivative(const spc_feature *f, double x)
 {
     double s = 1 / (1 + exp(-x));
@@ -158,6 +159,8 @@ static void differentiate(double *out, double *tolerance, const spc_feature *f,
 
 /* ---- over a map ---------------------------------------------------------- */
 
+/* Pools one element. A maximum is exact, and the first of equal ones counts;
+ * sums get a bound of their rounding. */
 static void pool_one(double *out, double *tolerance, int32_t *index,
                      const spc_feature *f, const spc__feature_case *of,
                      int64_t row, int c)
@@ -191,6 +194,8 @@ static void pool_one(double *out, double *tolerance, int32_t *index,
         *index = from;
 }
 
+/* Unpools one element: the first output that sees it, or with an index the sum
+ * of those that chose it. */
 static void unpool_one(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int64_t row, int c)
 {
@@ -427,6 +432,8 @@ static void add_to(moments *m, double x)
     m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
 }
 
+/* Mean and variance of one row, in two passes: a sum of squares would
+ * cancel. */
 static void layer_moments(moments *m, const spc_feature *f,
                           const spc__feature_case *of, int64_t row)
 {
@@ -440,6 +447,7 @@ static void layer_moments(moments *m, const spc_feature *f,
     bound(m, 1);
 }
 
+/* Normalises each row over its channels. */
 static void layer_norm(double *out, double *tolerance, int32_t *index,
                        const spc_feature *f, const spc__feature_case *of)
 {
@@ -459,6 +467,7 @@ static void layer_norm(double *out, double *tolerance, int32_t *index,
     for (int64_t row = 0; row < of->rows_in; row++)                            \
         for (int c = first; c < last && of->coords[4 * row] == batch; c++)
 
+/* Mean and variance of a group of channels over a batch element. */
 static void group_moments(moments *m, const spc_feature *f,
                           const spc__feature_case *of, int batch, int group)
 {
@@ -487,6 +496,7 @@ void spc__feature_moments_of(moments *out, const spc_feature *f,
         group_moments(out, f, of, batch, group);
 }
 
+/* Normalises one group of one batch element. */
 static void one_group(double *out, double *tolerance, const spc_feature *f,
                       const spc__feature_case *of, int batch, int group)
 {
@@ -513,6 +523,7 @@ static void group_norm(double *out, double *tolerance, int32_t *index,
 
 /* ---- batch elements ------------------------------------------------------ */
 
+/* Pools a channel over all rows of a batch element. */
 static void global_one(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int batch, int c)
 {
@@ -557,6 +568,7 @@ int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
     }
 }
 
+/* Scatters rows into a dense plane. Values are copied, so they are exact. */
 static void bev(double *out, double *tolerance, int32_t *index,
                 const spc_feature *f, const spc__feature_case *of)
 {

@@ -43,6 +43,7 @@ static const double u = 0x1p-24, underflow = 0x1p-118;
 
 /* ---- activations --------------------------------------------------------- */
 
+/* Comparisons are `y < 0 ?`, so that NaN stays NaN. */
 static double activate(const spc_conv *conv, double y)
 {
     double slope = (double)spc__conv_slope(conv);
@@ -136,6 +137,7 @@ static spc__bounded added(spc__bounded y, double residual)
     return (spc__bounded){value, y.error + u * (fabs(value) + y.error)};
 }
 
+/* Adds the residual; one of whole numbers is scaled before. */
 static spc__bounded added_of(const spc_conv *conv, spc__bounded y,
                              const spc__values *values, int64_t at)
 {
@@ -248,6 +250,7 @@ static bool is_complete(const spc_conv *conv, const spc__values *values)
            !(conv->add != SPC_ADD_NONE && values->residual == NULL);
 }
 
+/* Applies the epilogue to sums, without bounds. */
 static void finish_all(double *out, const spc_conv *conv, int64_t rows,
                        const spc__values *values)
 {

@@ -231,6 +231,7 @@ static void add_pair_slowly(const layer_sums *to, int64_t row, int64_t k,
     }
 }
 
+/* A row begins with the bias, as in a kernel. */
 static void start_row(const layer_sums *p, int64_t row)
 {
     int cout = p->panels.cout;

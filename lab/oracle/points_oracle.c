@@ -57,6 +57,7 @@ typedef struct problem {
 
 /* ---- clouds -------------------------------------------------------------- */
 
+/* Makes the points of a scene, whose coordinates are in 1024ths. */
 static spc_status make_cloud(cloud *out, const spc_scene *scene, float edge,
                              spc_error *error)
 {
@@ -233,6 +234,7 @@ static void count_row(void *payload, int64_t row)
     p->seen[row] = spc__cancelled(p->cancel) ? 0 : look(p, &p->to[row], NULL);
 }
 
+/* Fills the slots of one output: those that it sees, or the nearest of them. */
 static void fill_row(void *payload, int64_t row)
 {
     problem *p = payload;
@@ -268,6 +270,7 @@ static spc_status check_seen(int64_t most, spc_error *error)
                      (long long)most, SPC__POINTS_SEEN);
 }
 
+/* Every row has as many slots as the row that sees most. */
 static spc_status alloc_slots(problem *p, spc_error *error)
 {
     spc__relation *r = p->out;
@@ -285,6 +288,7 @@ static spc_status alloc_slots(problem *p, spc_error *error)
     return check_seen(r->slots, error);
 }
 
+/* In two passes: the first counts, so that the second has its room. */
 static spc_status relate(problem *p, int threads, spc_error *error)
 {
     spc__relation *r = p->out;
@@ -307,6 +311,8 @@ static spc_status relate(problem *p, int threads, spc_error *error)
 
 /* ---- the nearest, from the other side ------------------------------------ */
 
+/* Finds the farthest output that still keeps this input: the inverse of a limit
+ * to the nearest must keep the very same pairs. */
 static void find_last(void *payload, int64_t i)
 {
     problem *p = payload;
@@ -325,6 +331,7 @@ static void find_last(void *payload, int64_t i)
     free(all);
 }
 
+/* find_last() for all inputs. */
 static spc_status find_all_last(problem *p, const cloud *to, int threads,
                                 spc_error *error)
 {
@@ -345,6 +352,7 @@ static spc_status find_all_last(problem *p, const cloud *to, int threads,
     return p->failed ? spc__fail_memory(error, bytes) : SPC_OK;
 }
 
+/* Back in 1024ths, which is exact. */
 static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
 {
     size_t bytes = 16 * (size_t)c->count;
@@ -360,6 +368,7 @@ static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
     return SPC_OK;
 }
 
+/* Sorts the inputs by x, so that each output looks at a slice only. */
 static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
                       spc_error *error)
 {

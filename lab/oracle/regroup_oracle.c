@@ -26,6 +26,7 @@ static void place(int32_t out[4], const spc_regrouping *how,
     }
 }
 
+/* Lists the children of a row that the mask keeps. */
 static void list_row(spc__slot_list *out, const spc_regrouping *how,
                      const int32_t voxel[4], int row, const uint8_t *mask)
 {

@@ -35,6 +35,7 @@ static bool fits(int64_t value)
 
 /* ---- the rows of the scene ----------------------------------------------- */
 
+/* Adds all voxels of a scene, and refuses one that occurs twice. */
 static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
                             const volatile int *cancel, spc_error *error)
 {
@@ -107,6 +108,7 @@ static void generative_line(line *out, const spc_geometry *g, int axis,
                    g->shape[axis]);
 }
 
+/* The outputs of an input along one axis: the rules treat axes one by one. */
 static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)
 {
     if (g->rule == SPC_RULE_FOOTPRINT) {
@@ -185,6 +187,7 @@ static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
     return true;
 }
 
+/* Adds the outputs of an input for a list of offsets, which is no box. */
 static spc_status add_listed(spc__row_set *set, const spc_geometry *g,
                              const int32_t in[4], spc_error *error)
 {
@@ -204,6 +207,7 @@ static spc_status add_listed(spc__row_set *set, const spc_geometry *g,
     return status;
 }
 
+/* Adds the outputs of all inputs, and sorts them, as the device does. */
 static spc_status add_derived(spc__row_set *out, const spc_geometry *g,
                               const spc__row_set *in,
                               const volatile int *cancel, spc_error *error)
@@ -252,6 +256,7 @@ static int64_t seen_from(const search *s, int axis, int64_t at, int64_t offset)
     return (at - offset) % stride == 0 ? (at - offset) / stride : INT64_MAX;
 }
 
+/* The input that an output sees at an offset, or -1. */
 static int64_t find_input(const search *s, int64_t row, const int offset[3])
 {
     const int32_t *at = s->to->coords + 4 * row;
@@ -313,6 +318,7 @@ static spc_status copy_coords(int32_t **out, int64_t *rows,
     return SPC_OK;
 }
 
+/* Finds the index of a relation by hashing, in tiles on all threads. */
 static spc_status relate(spc__relation *out, const spc_conv *conv,
                          const spc__row_set *from, const spc__row_set *to,
                          const spc__row_list *only, int threads,
@@ -364,6 +370,7 @@ static spc_status make_other(spc__row_set *out, const spc_conv *conv,
                  : add_derived(out, &conv->geometry, voxels, cancel, error);
 }
 
+/* Makes both sets, then the relation between them. */
 static spc_status make(spc__relation *out, const spc_conv *conv,
                        const spc_scene *scene, const spc_scene *given,
                        const spc__row_list *only, int threads,

@@ -45,6 +45,7 @@ static uint64_t mask_for(int64_t capacity)
     return mask;
 }
 
+/* Grows the rows and the hash table, and fills the table anew. */
 static spc_status reserve(spc__row_set *set, int64_t capacity, spc_error *error)
 {
     uint64_t mask = mask_for(capacity);
@@ -87,6 +88,7 @@ int64_t spc__row_set_find(const spc__row_set *set, const int32_t coord[4])
     return set->slots[find_slot(set, coord)];
 }
 
+/* Doubles the room. Written so that doubling does not overflow. */
 static spc_status grow(spc__row_set *set, spc_error *error)
 {
     if (set->capacity == INT32_MAX)

@@ -29,6 +29,8 @@ static bool is_bad(const spc_voxelisation *how, const float *xyz)
            floorf(batch) != batch;
 }
 
+/* The voxel of a point; false outside the range. In float, as on the device: a
+ * point near a border must be in the same voxel. */
 static bool is_inside(int32_t voxel[4], const spc_voxelisation *how,
                       const float *xyz)
 {
@@ -54,6 +56,7 @@ static int compare_points(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
+/* Finds the voxel of each point and sorts them by it; counts those left out. */
 static void sort_points(spc__voxel_oracle *o, int64_t rows)
 {
     for (int64_t row = 0; row < rows; row++) {

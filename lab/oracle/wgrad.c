@@ -130,6 +130,7 @@ static int64_t sum_block(const problem *p, int64_t k, int first, int count)
     return pairs;
 }
 
+/* The gradient of the bias: the sum of all output gradients. */
 static void sum_bias(const problem *p, int64_t to)
 {
     int cout = p->conv->cout;
@@ -164,6 +165,8 @@ static void finish_row(const problem *p, int64_t row, int64_t terms)
 
 /* ---- all of it ----------------------------------------------------------- */
 
+/* Computes ROWS rows of the gradient for one offset. The item past the last
+ * offset is the bias. */
 static void run_block(void *payload, int64_t item)
 {
     const problem *p = payload;

@@ -40,6 +40,8 @@ uint64_t spc__digest_host(const void *data, size_t bytes)
     return join(first, second);
 }
 
+/* Finds the device's digest kernel. A device without one has its arrays
+ * digested on the host. */
 static spc_status find_kernel(spc__digester *d)
 {
     spc_ctx *ctx = d->ctx;
@@ -104,6 +106,7 @@ spc_status spc__digester_begin(spc__digester *d)
                spc__error_of(d->ctx));
 }
 
+/* Digests an array on the host; this must wait for the device. */
 static spc_status add_at_host(spc__digester *d, const void *data, size_t bytes)
 {
     void *copy = malloc(bytes + 1);

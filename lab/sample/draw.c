@@ -176,6 +176,7 @@ static void narrow_style(style *s, const spc_conv *conv)
     s->of = (int)ceil(longest_sum(conv) / ONES);
 }
 
+/* Chooses the range of numbers such that every sum of the layer is exact. */
 static style style_of(const spc_conv *conv, spc__draw draw)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);

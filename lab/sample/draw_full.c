@@ -71,6 +71,8 @@ static float sign_of(spc__random *random)
     return spc__random_u64(random) >> 63 ? -1 : 1;
 }
 
+/* Draws i8 near the limits, but such that no sum overflows 32 bits. The sign is
+ * that of the channel, so that products do not cancel. */
 static float draw_whole(const spc_conv *conv, int channel, spc__random *random)
 {
     double products =
@@ -119,6 +121,8 @@ static bool is_exact(const spc_conv *conv)
            spc__epilogue_is_exact(conv);
 }
 
+/* The exponents of inputs, weights and results that the layer's types can
+ * hold. */
 static spans spans_of(const spc_conv *conv)
 {
     bool to_half = spc__conv_out(conv) == SPC_F16;

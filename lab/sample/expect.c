@@ -44,6 +44,8 @@ static int64_t terms_of(const struct bounds *b, int64_t terms, int c)
                                                          : terms;
 }
 
+/* Finishes a row of reference sums, with the bound of its error: the more
+ * terms, the wider. */
 static void bound_row(void *payload, int64_t row)
 {
     const struct bounds *b = payload;
@@ -95,6 +97,7 @@ struct finishing {
     const spc__values *values;
 };
 
+/* Finishes a row of exact sums. */
 static void finish_row(void *payload, int64_t row)
 {
     const struct finishing *f = payload;

@@ -68,10 +68,13 @@ static int array_of(const spc__fixture *fixture, int s, spc__draw draw)
     return s < fixture->sample->given ? (int)draw : 0;
 }
 
+/* Uploads inputs and residual of a scene. Their digests are computed from the
+ * host's copy, so an upload that fails silently is seen. */
 static spc_status upload_draw(spc__fixture *fixture, int s, spc__draw draw)
 {
     const spc__sample_scene *scene = &fixture->sample->scenes[s];
     int array = array_of(fixture, s, draw);
+    /* Only arrays that are timed are aligned well: see guarded.h. */
     bool timed = draw == SPC__REAL && s < fixture->sample->given;
     size_t place = timed ? SPC__PLACES : SPC__TENSOR_PLACE;
     spc__operand all[SPC_OPERANDS];
@@ -123,6 +126,7 @@ static const void *in_of(const spc__fixture *fixture, int s, spc__draw draw)
     return fixture->in[s][array_of(fixture, s, draw)].data;
 }
 
+/* Uploads bias, scales of channels, and scales of tensors. */
 static spc_status upload_vectors(spc__fixture *fixture, int d)
 {
     const spc__sample *sample = fixture->sample;
@@ -145,6 +149,8 @@ static spc_status upload_vectors(spc__fixture *fixture, int d)
 
 /* ---- weights ------------------------------------------------------------- */
 
+/* Digests the unpacked weights with their zones, which packing may only
+ * read. */
 static spc_status digest_weights(const spc__fixture *fixture, uint64_t *digests)
 {
     size_t zone = fixture->guards.zone_bytes[false];
@@ -210,6 +216,7 @@ static spc_status upload_layout(spc__fixture *fixture, spc__draw draw,
     return status;
 }
 
+/* Uploads the weights of each draw in the caller's layout. */
 static spc_status upload_weights(spc__fixture *fixture)
 {
     const spc__sample *sample = fixture->sample;
@@ -295,6 +302,7 @@ static size_t out_bytes(const spc__fixture *fixture, int s)
         .bytes;
 }
 
+/* The digest of an untouched zone. */
 static spc_status digest_zone(spc__fixture *fixture, bool is_far)
 {
     size_t bytes = fixture->guards.zone_bytes[is_far];
@@ -308,6 +316,8 @@ static spc_status digest_zone(spc__fixture *fixture, bool is_far)
     return SPC_OK;
 }
 
+/* Builds maps and arrays. The output is reserved for the largest scene: one
+ * array serves all. */
 static spc_status build(spc__fixture *fixture)
 {
     size_t most = 1;
@@ -438,6 +448,7 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
                          spc__fixture_layout(draw), NULL);
 }
 
+/* Lays out output and workspace for scene s, each with zones around it. */
 static spc_status set(spc__fixture *fixture, const spc_plan *plan, int s,
                       size_t place)
 {

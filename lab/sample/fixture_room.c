@@ -23,6 +23,7 @@ typedef struct room {
     spc_map *map;
 } room;
 
+/* Checks that the scene fits, and that the layer can have room to spare. */
 static spc_status check(const spc__fixture *fixture, int64_t capacity)
 {
     const spc_conv *conv = &fixture->sample->conv;
@@ -54,6 +55,7 @@ static int halo_of(const spc_geometry *g)
     return (int)halo;
 }
 
+/* Makes the scene's set with room for `capacity` rows. */
 static spc_status reserve_scene(room *r, int64_t capacity)
 {
     const spc__sample_scene *scene = &r->fixture->sample->scenes[0];
@@ -85,6 +87,7 @@ static spc_status reserve_other(room *r)
                             : status;
 }
 
+/* Builds the map between such sets. */
 static spc_status build_map(room *r)
 {
     const spc_conv *conv = &r->fixture->sample->conv;
@@ -103,6 +106,7 @@ static spc_status build_map(room *r)
     return status == SPC_OK ? spc_map_check(r->map, NULL) : status;
 }
 
+/* Exchanges the exact map for one with room; on failure the exact one stays. */
 static spc_status replace_map(spc__fixture *fixture, int64_t capacity)
 {
     room r = {.fixture = fixture, .geometry = &fixture->sample->conv.geometry};
@@ -296,6 +300,8 @@ void spc__fixture_free_spare(spc__fixture *fixture)
     fixture->spare_coords = fixture->spare_count = NULL;
 }
 
+/* Exchanges the map of scene s and the spare one; a second call restores
+ * both. */
 static void swap_rooms(spc__fixture *fixture, int s)
 {
     spc_map *map = fixture->maps[s];
@@ -310,6 +316,7 @@ static void swap_rooms(spc__fixture *fixture, int s)
     fixture->spare_capacity = capacity;
 }
 
+/* Fills a map with a scene. */
 static spc_status fill_map(const spc__fixture *fixture, spc_map *map,
                            const spc__sample_scene *scene)
 {

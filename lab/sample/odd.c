@@ -111,6 +111,7 @@ static float infinite_sum(const element *e, const float *weights)
     return sum;
 }
 
+/* An infinite input gives an infinity, or NaN if both signs meet. */
 static unsigned char of_infinities(const element *e, const float *weights,
                                    const float *scale)
 {
@@ -133,6 +134,8 @@ static bool sees_offset(const element *e, int64_t wanted)
     return false;
 }
 
+/* A weight that is NaN reaches the outputs that see its offset. Others may get
+ * NaN from a product with zero, which kernels may skip or not. */
 static unsigned char of_others(const element *e)
 {
     const spc_conv *conv = e->conv;

@@ -29,6 +29,7 @@ spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error)
                      spc_scene_name(scene));
 }
 
+/* Lays the sample out in one block, then fills it. */
 static spc_status make(spc__sample_maker *m, const spc_conv *conv,
                        const spc__sample_source *sources, int given, int count)
 {
@@ -83,6 +84,7 @@ static int size_of(int i, uint64_t seed)
     return i == 0 ? 0 : 1 + (int)(((uint64_t)i - 1 + seed) % (SPC__SIZES - 1));
 }
 
+/* Adds the awkward scenes, and some of odd sizes. */
 static spc_status add_awkward(sources *from, const spc_conv *conv,
                               const spc__sample_options *options,
                               spc_error *error)

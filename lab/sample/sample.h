@@ -3,8 +3,8 @@
  * sample.h - the test set of a layer: for each scene coordinates, data of all
  * draws (draw.h), and the oracle's results.
  *
- * It lies in one block of shared memory behind a file descriptor, so that
- * worker processes map it without a copy, even after a restart.
+ * It is one block of shared memory with a file descriptor, so that worker
+ * processes map it without a copy, even after a restart.
  */
 #ifndef SPC_RUNTIME_SAMPLE_H
 #define SPC_RUNTIME_SAMPLE_H

@@ -34,6 +34,8 @@ static size_t reserve(size_t *end, size_t bytes)
     return at;
 }
 
+/* True if scene s has this draw. Each draw is only where it finds faults that
+ * others do not, as all are uploaded and run. */
 static bool is_drawn(const spc__sample_header *header, int s, bool judges,
                      spc__draw draw)
 {
@@ -72,6 +74,7 @@ static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
         header->scenes[s].slack[draw] = reserve(end, results * sizeof(float));
 }
 
+/* Reserves the arrays of a scene, as offsets into the block. */
 static void lay_out_scene(spc__sample_header *header, int s,
                           const spc__sample_source *source, bool judges,
                           size_t *end)
@@ -110,6 +113,8 @@ static void lay_out_scene(spc__sample_header *header, int s,
     header->scenes[s].tolerance = reserve(end, out * sizeof(float));
 }
 
+/* Lays out the whole block before it is allocated, so that its size is
+ * known. */
 static void lay_out(spc__sample_header *header, const spc_conv *conv,
                     const spc__sample_source *sources, int given, int count,
                     bool judges)
@@ -188,6 +193,7 @@ void spc__sample_block_see(spc__sample *out)
     }
 }
 
+/* Maps the block; shared, as a worker maps it too. */
 static spc_status map_block(spc__sample *out, size_t bytes, int protection,
                             spc_error *error)
 {
@@ -202,6 +208,8 @@ static spc_status map_block(spc__sample *out, size_t bytes, int protection,
     return SPC_OK;
 }
 
+/* Makes the block in memory without a name, which a worker gets as a
+ * descriptor. */
 static spc_status make_block(spc__sample *out, const spc__sample_header *header,
                              spc_error *error)
 {

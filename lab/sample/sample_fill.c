@@ -44,6 +44,8 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
     return SPC_OK;
 }
 
+/* Draws weights and vectors of each draw. The real numbers are kept for the
+ * oracle, beside their stored form. */
 static spc_status draw_weights(spc__sample_maker *m)
 {
     const spc_conv *conv = &m->sample->conv;
@@ -116,6 +118,7 @@ static spc_status expect_full_gradient(spc__sample_maker *m, float *sums,
     return status;
 }
 
+/* The exact result of the layer or of its gradient. */
 static spc_status sum_exact(spc__sample_maker *m, float *sums, float *slack,
                             const spc__seen *seen, int64_t rows,
                             const spc__values *values)
@@ -288,6 +291,7 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
                        m->options->threads, m->options->cancel, m->error);
 }
 
+/* Draws the arrays of a scene and computes their results. */
 static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
                             const spc__seen *seen)
 {
@@ -329,6 +333,7 @@ static spc_status count_used(spc__sample_maker *m, int s,
     return SPC_OK;
 }
 
+/* Fills all arrays of a scene. */
 static spc_status fill_scene(spc__sample_maker *m, int s,
                              const spc__sample_source *from)
 {

@@ -31,6 +31,7 @@ spc__operand spc__sample_out(const spc__sample *sample, int s)
                            sample->scenes[s].rows_out);
 }
 
+/* Real numbers are judged by a bound, the other draws exactly. */
 static spc__expected expected_of(const spc__sample *sample, int s,
                                  spc__draw draw)
 {

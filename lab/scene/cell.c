@@ -12,6 +12,7 @@ int spc__cell_bytes(spc__cell type)
     return bytes[type];
 }
 
+/* The value of a binary number whose bytes are in order already. */
 static double decode(spc__cell type, uint64_t bits)
 {
     uint32_t low = (uint32_t)bits;

@@ -51,6 +51,7 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
     row[3] = z;
 }
 
+/* Names the first axis that does not fit. */
 static spc_status fail_range(const double point[3], const double size[3],
                              const spc__place *place, spc_error *error)
 {
@@ -171,6 +172,8 @@ typedef struct key_layout {
     int total;
 } key_layout;
 
+/* The bits that each field needs in a sort key: the fewer, the fewer passes the
+ * radix sort takes. */
 static key_layout layout_of(const spc__voxels *voxels)
 {
     key_layout layout = {{0}, {0}, 0};

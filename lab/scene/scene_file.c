@@ -124,6 +124,7 @@ typedef struct voxel_rows {
     bool whole;
 } voxel_rows;
 
+/* Checks that integers come without a voxel size, and points with one. */
 static spc_status begin_voxels(spc__rows *to, int64_t rows,
                                const spc__columns *columns, bool whole,
                                spc_error *error)
@@ -166,6 +167,7 @@ static spc_status read_int(int32_t *out, double value, int column, double least,
     return SPC_OK;
 }
 
+/* Takes one row as a voxel or as a point. */
 static spc_status take_voxel(spc__rows *to, const double *numbers,
                              const spc__place *place, spc_error *error)
 {

@@ -88,6 +88,8 @@ static bool in_shell(int64_t r, int64_t square)
     return square <= r * r && 4 * square >= inner * inner;
 }
 
+/* A spherical shell. Twice the coordinates are compared, so that the centre of
+ * an even cube is a whole number. */
 static spc_status shell(spc__voxels *out, const spc__scene_values *values,
                         spc_error *error)
 {
@@ -127,6 +129,8 @@ typedef struct shuffle {
     int half_bits;
 } shuffle;
 
+/* A Feistel network: a permutation of the numbers with 2 * half_bits bits,
+ * whatever its round function is. */
 static uint64_t feistel(const shuffle *s, uint64_t value)
 {
     uint64_t mask = ((uint64_t)1 << s->half_bits) - 1;
@@ -150,6 +154,8 @@ static uint64_t shuffled(const shuffle *s, uint64_t value)
     return value;
 }
 
+/* Distinct voxels, drawn as the first n of a permutation of all cells: this
+ * needs no set of those that were drawn. */
 static spc_status uniform(spc__voxels *out, const spc__scene_values *values,
                           spc_error *error)
 {

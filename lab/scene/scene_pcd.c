@@ -199,7 +199,7 @@ static spc__cell cell_of(char type, int64_t size)
     return SPC__CELL_NONE;
 }
 
-/* Where each field lies in a row, and in the rows that are taken. */
+/* Finds the place of each field in a row, and in the rows that are taken. */
 static spc_status place_fields(pcd *p, spc__span names, spc_error *error)
 {
     for (int i = 0; i < p->field_count; i++) {

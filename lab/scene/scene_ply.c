@@ -111,6 +111,7 @@ static spc_status read_format(ply *p, const header_line *line, spc_error *error)
                       "binary_little_endian or binary_big_endian");
 }
 
+/* "element NAME COUNT". */
 static spc_status read_element(ply *p, const header_line *line,
                                spc_error *error)
 {
@@ -148,6 +149,8 @@ static int find_column(ply *p, spc__span name)
     return p->columns < SPC__COLUMNS_MOST ? p->columns++ : -1;
 }
 
+/* "property TYPE NAME" or "property list COUNT_TYPE TYPE NAME". Lists of the
+ * vertex are skipped, like all properties of other elements. */
 static spc_status read_property(ply *p, const header_line *line,
                                 spc_error *error)
 {
@@ -187,6 +190,8 @@ static spc_status check_header(const ply *p, spc_error *error)
     return SPC_OK;
 }
 
+/* Reads the header to its end. Numbers of rows are checked against the file's
+ * size later. */
 static spc_status read_header(ply *p, spc_error *error)
 {
     static const char *const words[] = {
@@ -259,6 +264,7 @@ static bool read_value(double *out, ply *p, spc__cell type)
                               : read_binary(out, p, type);
 }
 
+/* Skips a list; false at the end of the file, or for a count that cannot be. */
 static bool skip_list(ply *p, const ply_property *property)
 {
     double count, ignored;
@@ -314,6 +320,8 @@ static spc_status check_count(const ply *p, const ply_element *element,
                      (long long)left, (long long)(p->at - p->file->data));
 }
 
+/* Reads all rows of an element; those before the vertices must be read to find
+ * where they begin. */
 static spc_status read_element_rows(spc__rows *to, ply *p,
                                     const ply_element *element,
                                     spc_error *error)

@@ -40,6 +40,7 @@ static void set_order(point_rows *p)
     p->out->found = numbers;
 }
 
+/* Allocates the points, whose number a file announces. */
 static spc_status begin_points(spc__rows *to, int64_t rows,
                                const spc__columns *columns, bool whole,
                                spc_error *error)
@@ -60,6 +61,7 @@ static spc_status begin_points(spc__rows *to, int64_t rows,
                : spc__fail_memory(error, (size_t)rows * each + 1);
 }
 
+/* Takes one point in the network's order of columns. */
 static spc_status take_point(spc__rows *to, const double *numbers,
                              const spc__place *place, spc_error *error)
 {

@@ -108,9 +108,11 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 typedef struct fit_table {
     double of[SPC__COLUMNS_MOST + 1]; /* by columns; -1: no whole rows */
     double chance;                    /* an insignificant difference */
-    int best; /* 0: no number of columns gives whole rows */
+    int best; /* 0: none gives whole rows */
 } fit_table;
 
+/* Finds how well each number of columns fits the numbers: in the right one,
+ * values of a column are alike. */
 static spc_status find_fits(fit_table *out, const spc__scene_file *file,
                             spc_error *error)
 {
@@ -143,6 +145,8 @@ static spc_status find_fits(fit_table *out, const spc__scene_file *file,
 
 /* ---- choosing ------------------------------------------------------------ */
 
+/* Reports a file that ends within a row, with a number of columns that would
+ * fit. */
 static spc_status fail_size(const spc__scene_file *file, int columns,
                             const fit_table *fits, spc_error *error)
 {
@@ -160,6 +164,9 @@ static spc_status fail_size(const spc__scene_file *file, int columns,
                      advice);
 }
 
+/* Chooses the first usual number of columns that the file does not contradict.
+ * A wrong guess would give a scene of noise without any error, so a doubtful
+ * one is refused. */
 static spc_status choose_columns(spc__columns *out, const spc__scene_file *file,
                                  spc_error *error)
 {

@@ -63,6 +63,8 @@ static void add(street *s, object thing)
         s->objects[s->count++] = thing;
 }
 
+/* Adds a box that stands on `bottom`. Its circle of the ground plane serves to
+ * skip it quickly. */
 static void add_box(street *s, shape kind, double x, double y, double bottom,
                     const double half[3], double yaw_turns)
 {
@@ -78,6 +80,7 @@ static void add_box(street *s, shape kind, double x, double y, double bottom,
     add(s, box);
 }
 
+/* Adds a pole or a crown. */
 static void add_round(street *s, shape kind, double x, double y, double bottom,
                       double radius, double half_height)
 {
@@ -290,9 +293,13 @@ static double elevation(int64_t beam, int64_t beams)
     return degrees / 360;
 }
 
+/* Adds the point that a beam returns, with noise; a few returns are lost, as in
+ * a real scan. */
 static spc_status add_return(spc__voxels *out, street *s, const ray *r,
                              double distance, spc_error *error)
 {
+    /* Both numbers are drawn before any test, so that all beams take equally
+     * many. */
     double noisy = distance + RANGE_NOISE * spc__scene_noise(&s->random);
     bool lost = spc__random_unit(&s->random) < 0.03;
 
@@ -305,6 +312,8 @@ static spc_status add_return(spc__voxels *out, street *s, const ray *r,
     return spc__voxels_add_point(out, 0, point, &place, error);
 }
 
+/* Scans one direction with all beams. Objects near it are found once for
+ * all. */
 static spc_status scan_azimuth(spc__voxels *out, street *s, int azimuth,
                                const spc__scene_values *values,
                                spc_error *error)

@@ -64,6 +64,7 @@ static spc_status create_map(spc__feature_fixture *b)
                : spc_map_create_from_scene(&b->map, b->ctx, &conv, b->scene);
 }
 
+/* Builds the map, fetches its index for the oracle, and prepares the plan. */
 static spc_status open_map(spc__feature_fixture *b)
 {
     spc_status status = create_map(b);
@@ -238,6 +239,7 @@ static void fill_stored(spc__feature_fixture *b)
         }
 }
 
+/* Draws the index that the operator reads, or clears the one that it writes. */
 static spc_status draw_stored(spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
@@ -256,6 +258,7 @@ static spc_status draw_stored(spc__feature_fixture *b)
                              b->stored, of->bytes);
 }
 
+/* Computes the expected result, and its tolerance in the stored type. */
 static spc_status ask_oracle(spc__feature_fixture *b)
 {
     const spc__operand *out = &b->operands[SPC__FEATURE_OUT];
@@ -277,6 +280,7 @@ static spc_status ask_oracle(spc__feature_fixture *b)
                : spc__fail_memory(spc__error_of(b->ctx), (size_t)b->of.rows_in);
 }
 
+/* Frees the arrays of a draw, before the next one. */
 static void drop_draw(spc__feature_fixture *b)
 {
     for (int i = 0; i < SPC__FEATURE_INDEX; i++)
@@ -295,6 +299,7 @@ static void *data_of(const spc__feature_fixture *b, int array)
     return b->operands[array].rows > 0 ? b->arrays[array].data : NULL;
 }
 
+/* Points the oracle and the operator to the same arrays. */
 static void point_to_arrays(spc__feature_fixture *b)
 {
     const spc__operand *of = b->operands;
@@ -384,6 +389,8 @@ static spc__expected expected_of(const spc__feature_fixture *b)
                            .wide_tolerance = exact ? NULL : b->tolerance};
 }
 
+/* Compares the result. Bytes between its rows belong to the caller, and must
+ * stay. */
 static spc_status check_rows(const spc__feature_fixture *b, double *error)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_OUT];
@@ -420,6 +427,7 @@ static spc_status check_zones(const spc__feature_fixture *b)
                : status;
 }
 
+/* Compares the index that the operator stores. */
 static spc_status check_stored(const spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];

@@ -25,6 +25,7 @@ static const struct {
 };
 enum { RUNS = sizeof(runs) / sizeof(runs[0]) };
 
+/* Runs one draw and compares. */
 static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
                            double *error)
 {
@@ -40,6 +41,7 @@ static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
     return spc__feature_fixture_check(fixture, error);
 }
 
+/* Verifies on a scene with every kind of draw. */
 static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
                             const spc_scene *scene, uint64_t seed,
                             double *error)
@@ -54,6 +56,7 @@ static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
     return status;
 }
 
+/* Verifies on awkward scene i. */
 static spc_status verify_awkward(spc_ctx *ctx, const spc_feature *feature,
                                  int i, uint64_t seed, double *error)
 {

@@ -118,6 +118,7 @@ static spc_status stored_params(float **weights, float **scale,
     return status;
 }
 
+/* The scales of a step's tensors of whole numbers. */
 static spc_scales scales_of(const spc__net_verifier *v,
                             const spc__net_work *work, int residual)
 {
@@ -152,6 +153,8 @@ static void expected_conv(spc_conv *out, int *residual,
         out->slope = f->slope;
 }
 
+/* Compares a convolution with the oracle's sums of the step's own inputs, so
+ * that errors of earlier steps do not add up. */
 static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
                                const spc_conv *conv,
                                const spc__relation *relation,
@@ -221,6 +224,7 @@ static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
     return status;
 }
 
+/* Verifies one convolution, with the weights as the network stores them. */
 static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
 {
     const spc__net_node *node = &v->net->nodes[work->node];
@@ -297,6 +301,7 @@ static spc_status compare_index(spc__net_verifier *v, const spc__net_work *work,
     return status;
 }
 
+/* Compares an operator's result, and the index that it stores. */
 static spc_status compare_feature(spc__net_verifier *v,
                                   const spc__net_work *work,
                                   const spc__feature_case *of, const float *got)
@@ -333,6 +338,7 @@ static spc_status compare_feature(spc__net_verifier *v,
     return status;
 }
 
+/* Verifies an operator on features. */
 static spc_status verify_feature(spc__net_verifier *v,
                                  const spc__net_work *work)
 {
@@ -386,6 +392,7 @@ static bool is_copy(const spc__net_verifier *v, const spc__net_work *work)
     return v->net->nodes[work->node].kind == SPC__NODE_CONCAT;
 }
 
+/* Verifies all steps that compute, then the tensors that are joined. */
 static spc_status verify_layers(spc__net_verifier *v)
 {
     spc_status status = SPC_OK;
@@ -457,6 +464,8 @@ static spc_status scene_of_points(spc_scene **out, spc_net_plan *plan,
     return status;
 }
 
+/* Verifies the sets first: layers are compared row by row, which means nothing
+ * if the rows differ. */
 static spc_status verify(spc__net_verifier *v, const spc_scene *scene)
 {
     spc_status status;

@@ -37,6 +37,7 @@ static void layer_of(spc_conv *out, const spc_geometry *g, bool inverse)
         out->op = inverse ? SPC_INVERSE : SPC_CONV;
 }
 
+/* Derives a set of outputs with the oracle. */
 static spc_status derive_set(spc__net_verifier *v, int i)
 {
     const spc__net_set *set = &v->net->sets[i];
@@ -82,6 +83,7 @@ static bool may_merge(const spc__net_set *set)
     return !apart;
 }
 
+/* Sorts rows and drops equal ones; returns the number left. */
 static int64_t sort_unique(int32_t *rows, int64_t count)
 {
     int64_t kept = 0;
@@ -107,6 +109,7 @@ static bool stays(const spc__net_set *set, const float *mask, int64_t slot)
     return mask == NULL || mask[slot] > set->above;
 }
 
+/* Derives a set by moving voxels of others. */
 static spc_status regroup_set(spc__net_verifier *v, int i)
 {
     const spc__net_set *set = &v->net->sets[i];

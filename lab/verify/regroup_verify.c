@@ -71,6 +71,8 @@ static spc_status allocate(void *out, const fixture *f, size_t bytes)
 
 /* ---- the set ------------------------------------------------------------- */
 
+/* Draws a mask in which all bytes other than zero occur: any of them means
+ * "keep". */
 static spc_status draw_mask(fixture *f, uint64_t seed)
 {
     spc__random random;
@@ -91,6 +93,7 @@ static spc_status draw_mask(fixture *f, uint64_t seed)
     return spc_memory_upload(f->device_mask, f->ctx, f->mask, (size_t)f->slots);
 }
 
+/* Makes the set on the device and with the oracle. */
 static spc_status make_set(fixture *f, uint64_t seed)
 {
     spc_status status = SPC_OK;
@@ -122,6 +125,7 @@ static spc_status fetch(int32_t **out, const fixture *f, const int32_t *from,
                : status;
 }
 
+/* Compares the voxels. */
 static spc_status check_voxels(const fixture *f)
 {
     const spc__slot_list *want = &f->want;
@@ -162,6 +166,8 @@ static spc_status compare_slots(const fixture *f, const int32_t *of,
     return SPC_OK;
 }
 
+/* Compares the lists of slots by row: each row has its slots in order, and no
+ * slot is missing. */
 static spc_status compare_lists(const fixture *f, const int32_t *begin,
                                 const int32_t *of, const int32_t *members)
 {
@@ -185,6 +191,7 @@ static spc_status compare_lists(const fixture *f, const int32_t *begin,
     return status;
 }
 
+/* Fetches the lists and compares. */
 static spc_status check_lists(const fixture *f)
 {
     spc_row_lists lists;
@@ -288,6 +295,7 @@ static int source_of(const fixture *f, int row, int64_t *own)
     return source;
 }
 
+/* The features that a gather must give. */
 static void sum_slots(const fixture *f, double *sums)
 {
     int channels = f->gather.channels;
@@ -308,6 +316,7 @@ static int source_channels(const fixture *f)
     return f->gather.channels * (f->gather.slices ? f->children : 1);
 }
 
+/* Gathers, and compares with sums on the host. */
 static spc_status run_gather(const fixture *f, const spc__guarded *arrays)
 {
     size_t count = (size_t)(f->want.rows * f->gather.channels);
@@ -331,6 +340,7 @@ static spc_status run_gather(const fixture *f, const spc__guarded *arrays)
     return status == SPC_OK ? check_zones(f, arrays) : status;
 }
 
+/* Draws features and checks a gather of them. */
 static spc_status check_gather(const fixture *f)
 {
     spc__guarded arrays[SOURCES + 1] = {0}; /* the sources' and the set'f */
@@ -362,6 +372,7 @@ static void spread_slots(const fixture *f, double *back)
     }
 }
 
+/* Spreads features back, and compares for each source. */
 static spc_status run_spread(const fixture *f, const spc__guarded *arrays)
 {
     int64_t rows = f->slots / f->children, first = 0;
@@ -390,6 +401,7 @@ static spc_status run_spread(const fixture *f, const spc__guarded *arrays)
     return status == SPC_OK ? check_zones(f, arrays) : status;
 }
 
+/* Draws features and checks that they are spread back. */
 static spc_status check_spread(const fixture *f)
 {
     spc__guarded arrays[SOURCES + 1] = {0};
@@ -413,6 +425,7 @@ static bool may_refuse(spc_dtype dtype)
     return dtype == SPC_I8;
 }
 
+/* Checks every type, with few and many channels. */
 static spc_status check_features(fixture *f)
 {
     int slices = f->children > 1 ? 2 : 1; /* layouts of children */
@@ -444,6 +457,7 @@ static void release(fixture *f)
     spc__slot_list_release(&f->want);
 }
 
+/* Verifies without and with a mask. */
 static spc_status verify_on(spc_ctx *ctx, const spc_regrouping *how,
                             const spc_scene *const *scenes, int count,
                             uint64_t seed)

@@ -23,6 +23,7 @@ static void release(fetched *f)
     free(f->features);
 }
 
+/* Fetches voxels, counts and features. */
 static spc_status fetch(fetched *out, const spc_voxels *v, int64_t voxels,
                         spc_error *error)
 {
@@ -46,6 +47,7 @@ static spc_status fetch(fetched *out, const spc_voxels *v, int64_t voxels,
     return status;
 }
 
+/* Compares a voxel's coordinates and its number of points, exactly. */
 static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
                               int64_t voxel, spc_error *error)
 {
@@ -67,6 +69,7 @@ static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
     return SPC_OK;
 }
 
+/* Compares the features, within their bounds. */
 static spc_status check_features(double *worst, const spc__voxel_oracle *o,
                                  const fetched *f, spc_error *error)
 {
@@ -96,6 +99,7 @@ static spc_status check_features(double *worst, const spc__voxel_oracle *o,
     return status;
 }
 
+/* Compares all voxels. */
 static spc_status compare(double *worst, const spc__voxel_oracle *o,
                           const spc_voxels *v, spc_error *error)
 {
@@ -118,6 +122,7 @@ static spc_status look(spc_voxels_info *info, spc_voxels *v)
     return status == SPC_ERANGE ? SPC_OK : status;
 }
 
+/* Compares the counts of points inside, outside and bad. */
 static spc_status check_counts(const spc__voxel_oracle *o,
                                const spc_voxels_info *info, int64_t rows,
                                spc_error *error)
