@@ -21,6 +21,7 @@ sys.path.append(
 )
 import curves
 import rooms
+import train_detector
 import train_rooms
 
 import spctune
@@ -47,7 +48,21 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(curves.compare(broken, self.runs()).agree)
 
 
-class Rooms(unittest.TestCase):
+class Training(unittest.TestCase):
+    """Both scripts with three seeds, against dense convolution."""
+
+    def train(self, script, folder):
+        kept = spctune.options()
+        self.addCleanup(lambda: spctune.options(**kept))
+        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+        words = ["--out", folder, "--device", "cpu", "--small"]
+        words += ["--seeds", "3", "--steps", "20", "--engines", "spctune,dense"]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            agree = script.main(words)
+        return agree, said.getvalue()
+
     def test_rooms(self):
         made = rooms.room(3, 0.2, small=True)
         self.assertEqual(
@@ -59,21 +74,9 @@ class Rooms(unittest.TestCase):
         self.assertLessEqual(height[made.labels == rooms.FLOOR].max(), 1)
         self.assertGreater(height[made.labels == rooms.WALL].max(), 10)
 
-    def train(self, folder):
-        kept = spctune.options()
-        self.addCleanup(lambda: spctune.options(**kept))
-        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)
-        words = ["--out", folder, "--device", "cpu", "--small"]
-        words += ["--seeds", "3", "--steps", "20", "--engines", "spctune,dense"]
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            agree = train_rooms.main(words)
-        return agree, said.getvalue()
-
     def test_curves_lie_in_each_others_spread(self):
         with tempfile.TemporaryDirectory() as folder:
-            agree, said = self.train(folder)
+            agree, said = self.train(train_rooms, folder)
             with open(f"{folder}/rooms.json", encoding="utf-8") as file:
                 runs = json.load(file)["runs"]["spctune"]
             self.assertGreater(os.path.getsize(f"{folder}/rooms.svg"), 1000)
@@ -81,6 +84,15 @@ class Rooms(unittest.TestCase):
         self.assertIn("lie in each other's spread", said)
         for run in runs:
             self.assertLess(run["loss"][-1], run["loss"][0])
+
+    def test_loss_of_a_detector_falls_alike(self):
+        with tempfile.TemporaryDirectory() as folder:
+            agree, said = self.train(train_detector, folder)
+            with open(f"{folder}/detector.json", encoding="utf-8") as file:
+                runs = json.load(file)["runs"]["spctune"]
+        self.assertTrue(agree, said)
+        for run in runs:
+            self.assertLess(run["loss"][-1], 0.5 * run["loss"][0])
 
     def test_a_wrong_gradient_is_seen(self):
         right = spctune.ops._backward_input
@@ -90,7 +102,7 @@ class Rooms(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
             with mock.patch.object(spctune.ops, "_backward_input", wrong):
-                agree, said = self.train(folder)
+                agree, said = self.train(train_rooms, folder)
         self.assertFalse(agree, said)
 
 
