@@ -112,6 +112,8 @@ static void decode_halves(float *out, const unsigned char *data, int64_t count,
     }
 }
 
+/* Narrows fp64 to fp32. A finite number that becomes infinite is refused;
+ * infinities themselves pass. */
 static spc_status narrow(float *out, const spc_array *array, int64_t count,
                          spc_error *error)
 {
@@ -119,6 +121,7 @@ static spc_status narrow(float *out, const spc_array *array, int64_t count,
 
     for (int64_t i = 0; i < count; i++) {
         double wide;
+        /* A file may hold the array at any address. */
         memcpy(&wide, data + 8 * i, sizeof(wide));
         out[i] = (float)wide;
         if (isfinite(wide) && !isfinite(out[i]))

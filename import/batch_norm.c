@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Folds one channel: gamma * (x + before - mean) / sqrt(spread) + beta is scale
+ * * x + bias. In double, so that only the result is rounded. */
 static spc_status fold_channel(float *scale, float *bias, int c,
                                const spc_batch_norm *norm,
                                const float *conv_bias, spc_error *error)
@@ -76,6 +78,8 @@ static bool load_part(float *out, spc_status *status,
     return true;
 }
 
+/* Loads the four arrays of a normalisation by PyTorch's names, and folds them.
+ * Without affine parameters a file has no weight and no bias. */
 static spc_status load_and_fold(float *scale, float *bias, float *parts,
                                 int channels, const spc_weights *weights,
                                 const char *name, double epsilon,

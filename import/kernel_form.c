@@ -468,6 +468,7 @@ spc_status spc_kernel_convert(void *out, const spc_array *array,
     return SPC_OK;
 }
 
+/* Checks before any product, so that none overflows. */
 static spc_status check_shape(const spc_kernel_shape *shape,
                               size_t element_bytes, spc_error *error)
 {
@@ -510,6 +511,7 @@ spc_status spc_kernel_restore(void *out, const void *weights,
 
 /* ---- for a layer --------------------------------------------------------- */
 
+/* Compares the kernel of a file with the layer that it is for. */
 static spc_status check_layer(const spc_kernel_shape *shape,
                               const spc_conv *conv, const spc_array *array,
                               spc_error *error)
@@ -584,6 +586,7 @@ static spc_status check_origin(const spc_conv *conv, const spc_array *array,
     return SPC_OK;
 }
 
+/* Converts into a copy, as the array may be a mapped file. */
 static spc_status load_converted(float *out, const spc_array *array,
                                  const spc_kernel_form *form, spc_error *error)
 {

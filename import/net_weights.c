@@ -62,6 +62,7 @@ static spc_status check_bias(const struct filling *f,
                      bias->name, param->layer);
 }
 
+/* Loads a layer's kernel, by the ending that its engine gives it. */
 static spc_status load_kernel(float *out, const struct filling *f,
                               const spc_net_param *param)
 {
@@ -154,6 +155,7 @@ static spc_status load_own(float *room, const struct filling *f,
     return load_vector(room, f, param, find(f, param->layer, suffix), suffix);
 }
 
+/* Loads scale or bias: folded from a normalisation, or as the file has it. */
 static spc_status load_scale_or_bias(float *room, const struct filling *f,
                                      const spc_net_param *param)
 {
@@ -171,6 +173,7 @@ static spc_status load_scale_or_bias(float *room, const struct filling *f,
                                  "the ending .bias or .linear.bias");
     status = fold(room, f, param);
     if (status == SPC_OK && !is_scale)
+        /* Folding gives both, the bias second. */
         memmove(room, room + param->count,
                 (size_t)param->count * sizeof(*room));
     return status;
@@ -178,10 +181,13 @@ static spc_status load_scale_or_bias(float *room, const struct filling *f,
 
 /* ---- all ----------------------------------------------------------------- */
 
+/* Loads one parameter and gives it to the network. */
 static spc_status fill_param(const struct filling *f,
                              const spc_net_param *param)
 {
     size_t count = (size_t)(param->count > 0 ? param->count : 0);
+    /* A folded normalisation needs room for scale, bias, and the layer's own
+     * bias. */
     float *room = calloc(3 * count + 1, sizeof(*room));
     spc_status status;
 

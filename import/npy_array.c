@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Our type of a NumPy one; SPC_ELEMENTS for other ones. */
 static spc_element type_of(const spc__numpy_field *field)
 {
     static const struct {

@@ -91,6 +91,7 @@ static bool read_exactly(void *out, zip_file_t *stream, zip_uint64_t bytes)
     return done == bytes && zip_fread(stream, &beyond, 1) == 0;
 }
 
+/* Unpacks a member, whose size the archive states. */
 static spc_status unpack(void *out, const struct reader *r,
                          const struct member *member)
 {
@@ -120,6 +121,7 @@ static char *name_member(const struct reader *r, const struct member *member)
     return text;
 }
 
+/* Reads the unpacked member as a .npy file, under its name without ".npy". */
 static spc_status add_unpacked(const struct reader *r, const char *path,
                                const void *data, const struct member *member)
 {
@@ -134,6 +136,7 @@ static spc_status add_unpacked(const struct reader *r, const char *path,
     return status;
 }
 
+/* Reads one member; other files in the archive are passed over. */
 static spc_status read_member(struct reader *r, zip_uint64_t i)
 {
     struct member member = {0};
@@ -150,6 +153,7 @@ static spc_status read_member(struct reader *r, zip_uint64_t i)
     return status == SPC_OK ? add_unpacked(r, path, data, &member) : status;
 }
 
+/* Opens the archive in memory, where the file is mapped already. */
 static zip_t *open_archive(const spc__weight_file *file, spc_error *error)
 {
     zip_error_t cause;
@@ -163,6 +167,7 @@ static zip_t *open_archive(const spc__weight_file *file, spc_error *error)
     if (archive == NULL) {
         spc__fail(error, SPC_EFORMAT, "cannot read '%s': %s", file->path,
                   zip_error_strerror(&cause));
+        /* An archive that is open owns its source. */
         zip_source_free(source);
     }
     zip_error_fini(&cause);

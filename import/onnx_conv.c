@@ -59,6 +59,7 @@ static spc_status check_kind(struct reading *r)
     return SPC_OK;
 }
 
+/* Reads the sizes along the axes. Only the kernel has no default. */
 static spc_status read_sizes(struct reading *r, spc_geometry *g)
 {
     const struct {
@@ -98,6 +99,8 @@ static spc_status make_subm(struct reading *r, spc_geometry *g)
     return SPC_OK;
 }
 
+/* Makes a strided layer and notes its rulebook, which an inverse layer may name
+ * later. */
 static spc_status make_strided(struct reading *r, spc_geometry *g)
 {
     spc__onnx_rulebook *book = &r->b->rulebooks[r->b->rulebook_count++];
@@ -206,6 +209,8 @@ static spc_status note_rulebook(const struct reading *r,
     return spc_net_add_note(r->b->net, text, r->b->error);
 }
 
+/* Makes an inverse layer: its geometry and its rows are those of the strided
+ * layer with the same rulebook. */
 static spc_status make_inverse(struct reading *r, spc_geometry *g)
 {
     const spc__onnx_rulebook *book = find_inverted(r, g);
@@ -351,6 +356,7 @@ static const spc_array *array_of(const struct reading *r, size_t input)
                : NULL;
 }
 
+/* Gives the layer one of its arrays, a kernel in our layout. */
 static spc_status set_param(struct reading *r, spc_operand which,
                             const spc_array *array)
 {
@@ -410,6 +416,7 @@ static spc_status check_inputs(const struct reading *r)
 
 /* ---- the node ------------------------------------------------------------ */
 
+/* Reads channels, kind and rulebook. */
 static spc_status read_words(struct reading *r)
 {
     spc_conv *conv = &r->layer.conv;
@@ -434,6 +441,7 @@ static spc_status read_words(struct reading *r)
     return SPC_OK;
 }
 
+/* Adds the layer to the network. */
 static spc_status add_layer(struct reading *r)
 {
     spc_status status;
@@ -443,6 +451,7 @@ static spc_status add_layer(struct reading *r)
     status =
         spc_net_add_conv(&r->out->tensor, r->b->net, &r->layer, r->b->error);
     r->out->kind = SPC__ONNX_ROWS;
+    /* Now there is a tensor for the rulebook of a strided layer. */
     if (r->made != NULL)
         r->made->out = r->out->tensor;
     if (status == SPC_OK)

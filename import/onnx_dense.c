@@ -162,6 +162,7 @@ static spc_bev_order order_of(const spc__onnx_value *value)
     return (spc_bev_order)i;
 }
 
+/* Adds the operator that scatters rows into a dense plane. */
 static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
                           const spc__onnx_value *value)
 {

@@ -54,6 +54,7 @@ static bool node_is_plain(const Spc__Pb__Node *node)
     return is;
 }
 
+/* False if a name has control characters, which messages would print. */
 static bool graph_is_plain(const Spc__Pb__Graph *graph)
 {
     bool is = is_plain(graph->name);
@@ -78,6 +79,8 @@ static spc_status bad_array(const spc_onnx *onnx, const char *name,
                      onnx->path, name, what);
 }
 
+/* Reads the shape. The product is checked here, before any size is computed
+ * from it. */
 static spc_status read_dims(spc_array *out, const spc_onnx *onnx,
                             const Spc__Pb__Tensor *pb, spc_error *error)
 {
@@ -94,6 +97,7 @@ static spc_status read_dims(spc_array *out, const spc_onnx *onnx,
     return SPC_OK;
 }
 
+/* The data must fill the shape exactly. */
 static spc_status check_bytes(const spc_onnx *onnx, const spc_array *array,
                               size_t have, spc_error *error)
 {
@@ -127,6 +131,8 @@ static spc_status read_halves(spc_array *out, void **decoded,
     return SPC_OK;
 }
 
+/* Finds the data, which ONNX has as raw bytes or in typed fields. Half numbers
+ * in a typed field take 32 bits each, so they are decoded. */
 static spc_status read_elements(spc_array *out, void **decoded,
                                 const spc_onnx *onnx, const Spc__Pb__Tensor *pb,
                                 spc_error *error)
@@ -141,6 +147,7 @@ static spc_status read_elements(spc_array *out, void **decoded,
     return check_bytes(onnx, out, 4 * pb->n_float_data, error);
 }
 
+/* Reads one array of weights. */
 static spc_status read_array(spc_array *out, void **decoded,
                              const spc_onnx *onnx, const Spc__Pb__Tensor *pb,
                              spc_error *error)
@@ -189,6 +196,7 @@ static spc_status check_names(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
+/* Reads all arrays. The data stays in the model, and is not copied. */
 static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
 {
     const Spc__Pb__Graph *graph = onnx->model->graph;
@@ -244,6 +252,8 @@ static spc_status check_attributes(const spc__onnx_node *node)
     return SPC_OK;
 }
 
+/* A message may leave out any field: those that later code reads without a test
+ * are checked here. */
 static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
 {
     spc__onnx_node node = spc__onnx_node_at(onnx, i, error);
@@ -256,6 +266,7 @@ static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
     return check_attributes(&node);
 }
 
+/* Checks the graph as a whole, so that building needs no such test. */
 static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
 {
     const Spc__Pb__Graph *graph = onnx->model->graph;
@@ -312,6 +323,8 @@ static void release(void *failed, void *memory)
     free(memory);
 }
 
+/* Unpacks the message. Protobuf-c reports no cause, so our allocator notes if
+ * memory was it. */
 static spc_status unpack(spc_onnx *onnx, const void *data, size_t bytes,
                          spc_error *error)
 {

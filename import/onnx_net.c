@@ -99,6 +99,7 @@ static void count_users(spc__onnx_builder *b)
         add_user(spc__onnx_find(b, graph->output[i]->name), -1);
 }
 
+/* Lists all values of the graph by name, with the number of their users. */
 static spc_status list_values(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
@@ -191,6 +192,7 @@ spc_status spc__onnx_pass_on(const spc__onnx_node *node, spc_status status)
 
 /* ---- nodes without weights ----------------------------------------------- */
 
+/* Adds an operator on features; channels and type are those of its input. */
 static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
                               const char *text, spc_tensor in, spc_tensor add,
                               spc__onnx_value *value)
@@ -240,6 +242,7 @@ static spc_status add_relu(spc__onnx_builder *b, const spc__onnx_node *node)
                : status;
 }
 
+/* Adds a concatenation along the channels. */
 static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
 {
     spc_tensor parts[PARTS_MOST];
@@ -330,6 +333,8 @@ static bool lists(const char *list, const char *name)
            strstr(list, word) != NULL;
 }
 
+/* Refuses unknown attributes, as a network that ignores one would compute
+ * something else. */
 static spc_status check_attributes(const spc__onnx_node *node,
                                    const struct op *op)
 {
@@ -353,6 +358,7 @@ static const struct op *find_op(const spc__onnx_node *node)
     return NULL;
 }
 
+/* Checks a node's domain, type and number of inputs. */
 static spc_status check_node(const spc__onnx_node *node)
 {
     const struct op *op = find_op(node);
@@ -470,6 +476,8 @@ static spc_status add_input(spc__onnx_builder *b)
                            b->onnx->path, value->name, why.text);
 }
 
+/* Adds the nodes in the file's order, which ONNX requires to be one in which
+ * each follows its inputs. */
 static spc_status add_nodes(spc__onnx_builder *b)
 {
     spc_status status = SPC_OK;
@@ -477,12 +485,14 @@ static spc_status add_nodes(spc__onnx_builder *b)
     for (size_t i = 0; i < b->onnx->model->graph->n_node && status == SPC_OK;
          i++) {
         spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        /* An earlier node may have taken this one in, such as an activation. */
         if (!b->done[i])
             status = find_op(&node)->add(b, &node);
     }
     return status;
 }
 
+/* Marks the outputs of the graph. */
 static spc_status add_outputs(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
@@ -525,6 +535,8 @@ static spc_status note_matrices(spc__onnx_builder *b)
     return spc_net_add_note(b->net, text, b->error);
 }
 
+/* All nodes are checked first, so that an unknown one is reported before
+ * anything is made. */
 static spc_status build(spc__onnx_builder *b)
 {
     spc_status status;

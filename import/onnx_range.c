@@ -19,6 +19,7 @@ static bool is_int8(const spc__onnx_node *node, const char *name)
 static const char *const inputs[] = {
     "input_dynamic_range", "input0_dynamic_range", "input1_dynamic_range"};
 
+/* Reads the ranges that a node states. A range of zero means: not stated. */
 static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
 {
     *out =
@@ -53,6 +54,7 @@ static spc_status check_precision(const spc__onnx_node *node, const char *name)
                           text);
 }
 
+/* One range for each output channel, or none. */
 static spc_status check_weight_ranges(const spc__onnx_node *node)
 {
     spc_onnx_range r;
@@ -68,6 +70,7 @@ static spc_status check_weight_ranges(const spc__onnx_node *node)
                               "for each of its out_channels",
                               r.weight_count, channels);
     for (int i = 0; i < r.weight_count; i++)
+        /* Written so that NaN fails as well. */
         if (!(r.weights[i] >= 0 && r.weights[i] < INFINITY))
             return spc__onnx_fail(
                 node, SPC_EFORMAT,
@@ -76,6 +79,7 @@ static spc_status check_weight_ranges(const spc__onnx_node *node)
     return SPC_OK;
 }
 
+/* Checks precisions and ranges. */
 static spc_status check_ranges(const spc__onnx_node *node)
 {
     spc_status status = check_precision(node, "precision");

@@ -49,6 +49,7 @@ static void set_unreadable(struct found *out, const char *what)
         snprintf(out->why, sizeof(out->why), "%s", what);
 }
 
+/* Reads the type. An array of an unknown type is listed, but cannot be read. */
 static spc_status read_type(struct found *out, const struct reader *r,
                             const json_t *entry)
 {
@@ -129,6 +130,7 @@ static spc_status read_place(struct found *out, const struct reader *r,
     return SPC_OK;
 }
 
+/* Reads the description of one array. */
 static spc_status read_array(struct found *out, const struct reader *r,
                              const char *name, const json_t *entry)
 {
@@ -188,6 +190,8 @@ static spc_status add(spc_weights *out, const struct found *found,
     return spc__weights_add_unreadable(out, &found->array, found->why, error);
 }
 
+/* Reads all descriptions, then checks that they cover the data without gap or
+ * overlap: an array is added only after that. */
 static spc_status read_arrays(spc_weights *out, const struct reader *r,
                               json_t *header)
 {
@@ -215,6 +219,8 @@ static spc_status read_arrays(spc_weights *out, const struct reader *r,
     return status;
 }
 
+/* Reads the first eight bytes, little-endian. The limit stops a damaged length
+ * from taking all memory. */
 static spc_status read_header_length(uint64_t *out, const struct reader *r)
 {
     const spc__weight_file *file = r->file;

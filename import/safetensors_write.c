@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Describes one array; offsets count from the end of the header. */
 static void write_entry(spc__json *json, const spc_array *array, size_t at)
 {
     spc__json_object(json, array->name);
@@ -35,6 +36,7 @@ static int by_element(const void *a, const void *b)
     return wide != narrow ? (wide > narrow ? -1 : 1) : strcmp(x->name, y->name);
 }
 
+/* Writes the JSON header. */
 static void write_header(spc__buf *out, const spc_array *const *arrays,
                          int count, const char *note)
 {
@@ -57,6 +59,8 @@ static void write_header(spc__buf *out, const spc_array *const *arrays,
         spc__buf_append(out, " ", 1);
 }
 
+/* Writes length, header and arrays in one go, so that a failure leaves the old
+ * file. */
 static spc_status write_all(const char *path, const spc_array *const *arrays,
                             int count, const char *note, spc_error *error)
 {

@@ -35,6 +35,7 @@ spc_weights *spc__weights_create(void)
     return calloc(1, sizeof(spc_weights));
 }
 
+/* Frees memory and unmaps files. */
 static void free_blocks(struct block *block)
 {
     while (block != NULL) {
@@ -79,6 +80,7 @@ void *spc__weights_alloc(spc_weights *weights, size_t bytes)
     return block->data = malloc(bytes > 0 ? bytes : 1);
 }
 
+/* Doubles the room of the list; false without memory. */
 static bool grow(spc_weights *weights)
 {
     int capacity = weights->capacity > 0 ? 2 * weights->capacity : 64;
@@ -201,6 +203,7 @@ static const struct format {
     {".npy", spc__weights_read_npy, NULL},
 };
 
+/* Chooses the reader by the file's name. */
 static spc_status find_format(const struct format **out, const char *path,
                               spc_error *error)
 {
@@ -231,6 +234,7 @@ static spc_status fail_errno(spc_error *error, const char *what,
                      "cannot %s '%s': %s", what, path, strerror(errno));
 }
 
+/* Mapping a file of no bytes would fail without a clear reason. */
 static spc_status check_facts(const struct stat *facts, const char *path,
                               spc_error *error)
 {
@@ -269,6 +273,8 @@ static spc_status map_open(spc__weight_file *out, spc_weights *weights, int fd,
     return SPC_OK;
 }
 
+/* Maps a file. Its name is kept with the weights, for messages about their
+ * arrays. */
 static spc_status map_file(spc__weight_file *out, spc_weights *weights,
                            const char *path, spc_error *error)
 {

@@ -108,7 +108,7 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 typedef struct fit_table {
     double of[SPC__COLUMNS_MOST + 1]; /* by columns; -1: no whole rows */
     double chance;                    /* an insignificant difference */
-    int best; /* 0: none gives whole rows */
+    int best;                         /* 0: none gives whole rows */
 } fit_table;
 
 /* Finds how well each number of columns fits the numbers: in the right one,
