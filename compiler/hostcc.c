@@ -307,6 +307,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
      * tables of addresses. All remaining writable memory belongs to the code
      * (see statics.c). */
     cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC -nostartfiles "
+                     "-Werror=implicit-function-declaration "
                      "-Wl,-z,relro,-z,now";
     cc->base.limit_seconds = LIMIT_SECONDS;
     cc->base.compile = compile;

@@ -81,17 +81,49 @@ static int find_declaration(const char *text)
     return 1;
 }
 
+/* Returns the line where the body starts: the first that is not Lua. */
+static int find_body(const char *text)
+{
+    int line = 1;
+
+    for (; *text == '%'; line++) {
+        const char *newline = strchr(text, '\n');
+        if (newline == NULL)
+            break;
+        text = newline + 1;
+    }
+    return line;
+}
+
+/*
+ * Pushes Lua's message. An empty line may have ended the declaration by
+ * mistake: if it is incomplete where the body starts, the message says so.
+ */
+static const char *explain_end(lua_State *L, const char *file, const char *text,
+                               const char *message)
+{
+    char start[MOST_NAME + 32];
+
+    snprintf(start, sizeof(start), "%s:%d: ", file, find_body(text));
+    if (strncmp(message, start, strlen(start)) != 0)
+        return lua_pushstring(L, message);
+    return luaL_gsub(L, message, "near 'return'",
+                     "before this line: it ends the declaration, because it "
+                     "does not begin with '%'");
+}
+
 /* Loads a chunk (text only, since bytecode is not trusted). On failure it
  * raises Lua's message without the calls and the function that the translation
  * added. Returns a reference. */
-static int load_chunk(lua_State *L, const char *file, const spc__buf *chunk)
+static int load_chunk(lua_State *L, const char *file, const char *text,
+                      const spc__buf *chunk)
 {
     lua_pushfstring(L, "@%s", file);
     if (luaL_loadbufferx(L, spc__buf_text(chunk), chunk->length,
                          lua_tostring(L, -1), "t") == LUA_OK)
         return luaL_ref(L, LUA_REGISTRYINDEX);
 
-    const char *message = lua_tostring(L, -1);
+    const char *message = explain_end(L, file, text, lua_tostring(L, -1));
 
     message =
         luaL_gsub(L, message, "near 'spc__text'", "before this line of text");
@@ -109,7 +141,7 @@ static int load_template(lua_State *L)
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
     spc__template *tpl = question->tpl;
 
-    tpl->chunk = load_chunk(L, tpl->file, question->text);
+    tpl->chunk = load_chunk(L, tpl->file, tpl->text, question->text);
     lua_settop(L, 1);
     spc__session_open(L);
     spc__declaration_check(L, tpl);
@@ -215,8 +247,8 @@ typedef struct shared_question {
 static int load_shared(lua_State *L)
 {
     const shared_question *question = lua_touserdata(L, 1);
-    question->shared->chunk =
-        load_chunk(L, question->shared->name, question->chunk);
+    question->shared->chunk = load_chunk(
+        L, question->shared->name, question->shared->text, question->chunk);
     return 0;
 }
 

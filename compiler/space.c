@@ -160,16 +160,32 @@ static bool is_wanted(const spc__template *tpl, const char *role,
            (only == NULL || strcmp(spc__template_name(tpl), only) == 0);
 }
 
+/* Reports that the template exists, but for another kind of device. */
+static spc_status fail_device(const spc__template *tpl, const char *device,
+                              spc_error *error)
+{
+    bool is_cuda = strcmp(spc__template_device(tpl), "cuda") == 0;
+
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "template '%s' is not for device '%s': use %s",
+                     spc__template_name(tpl), device,
+                     is_cuda ? "a GPU, or 'sim' without one" : "'cpu'");
+}
+
 /* Reports an unknown template name and lists those of this role and device. */
 static spc_status fail_name(spc__library *library, const char *role,
                             const char *only, const spc__attrs *target,
                             spc_error *error)
 {
     const char *device = spc__attrs_text(target, "device", "");
+    const spc__template *tpl =
+        only != NULL ? spc__library_find(library, only) : NULL;
     spc__buf list = SPC__BUF_INIT;
 
+    if (tpl != NULL && strcmp(spc__template_role(tpl), role) == 0)
+        return fail_device(tpl, device, error);
     for (int i = 0; i < spc__library_count(library); i++) {
-        const spc__template *tpl = spc__library_at(library, i);
+        tpl = spc__library_at(library, i);
         if (is_wanted(tpl, role, NULL, spc__target_templates(target)))
             spc__buf_printf(&list, "%s%s", list.length > 0 ? ", " : "",
                             spc__template_name(tpl));

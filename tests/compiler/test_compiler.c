@@ -441,6 +441,12 @@ static const struct broken {
      "template.role 'a b' is not a name"},
     {HEAD "% params = {},\n" REST "%}\n% if true then\nx\n% end\ny\n",
      "'end' expected (to close 'if' at line 7) before this line of text"},
+    {HEAD "\n% params = {},\n" REST "%}\nx\n",
+     "t.cu.lua:2: unexpected symbol before this line: it ends the declaration, "
+     "because it does not begin with '%'"},
+    {HEAD "% params = {},\n% accepts = function() return return end,\n" REST
+          "%}\nx\n",
+     "t.cu.lua:3: unexpected symbol near 'return'"},
 };
 
 START_TEST(a_broken_declaration_is_refused_in_words)
@@ -1160,10 +1166,14 @@ START_TEST(an_empty_space_names_what_refused_most)
                  SPC_EUNSUPPORTED);
     ck_assert_str_eq(error.text, "no template takes the problem: 'halo': needs "
                                  "op = halo");
+    assert_fails(refuse_space(library, "conv", "nobody", "op=halo"),
+                 SPC_EUNSUPPORTED);
+    ck_assert_str_eq(error.text, "there is no template 'nobody' of role 'conv' "
+                                 "for device 'cuda', only halo");
     assert_fails(refuse_space(library, "conv", "rowsum", "op=halo"),
                  SPC_EUNSUPPORTED);
-    ck_assert_str_eq(error.text, "there is no template 'rowsum' of role 'conv' "
-                                 "for device 'cuda', only halo");
+    ck_assert_str_eq(error.text,
+                     "template 'rowsum' is not for device 'cuda': use 'cpu'");
     assert_fails(refuse_space(library, "knitting", NULL, "x=1"),
                  SPC_EUNSUPPORTED);
     ck_assert_str_eq(error.text, "there is no template of role 'knitting' for "
@@ -1539,6 +1549,19 @@ START_TEST(a_source_that_cannot_be_written_says_why)
     setrlimit(RLIMIT_FSIZE, &before);
     ck_assert_int_eq(status, SPC_EIO);
     assert_says("/n.c': File too large");
+    spc__compiler_close(cc);
+}
+END_TEST
+
+START_TEST(a_call_of_an_unknown_function_is_a_compile_error)
+{
+    spc__compiler *cc = open_hostcc();
+    spc__artefact artefact;
+    spc__compile_job job = {.source = "float f(void) { return spc_fmaa(1); }\n",
+                            .name = "call"};
+
+    assert_fails(spc__compile(&artefact, cc, &job, NULL, &error), SPC_ECOMPILE);
+    assert_says("spc_fmaa");
     spc__compiler_close(cc);
 }
 END_TEST
@@ -1971,6 +1994,7 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, headers_reach_the_c_compiler);
     tcase_add_test(t, a_source_that_cannot_be_written_says_why);
     tcase_add_test(t, a_c_compile_error_points_to_the_template);
+    tcase_add_test(t, a_call_of_an_unknown_function_is_a_compile_error);
     tcase_add_loop_test(t, a_compiler_that_hangs_is_killed, 0, LENGTH(deaths));
     tcase_add_test(t, a_compiler_may_leave_a_process_behind);
     tcase_add_loop_test(t, a_child_runs_where_standard_descriptors_are_closed,
