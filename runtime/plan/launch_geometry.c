@@ -8,18 +8,54 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct number {
+    int64_t *to;
+    const char *name;
+    int64_t otherwise, low, high;
+} number;
+
 /* Reads a number of the launch attributes. A value outside [low, high] is a bug
  * in the template. */
-static spc_status read_number(int64_t *out, const spc__attrs *launch,
-                              const char *name, int64_t otherwise, int64_t low,
-                              int64_t high, spc_error *error)
+static spc_status read_number(const number *n, const spc__attrs *launch,
+                              spc_error *error)
 {
-    *out = spc__attrs_number(launch, name, otherwise);
-    if (*out >= low && *out <= high)
+    *n->to = spc__attrs_number(launch, n->name, n->otherwise);
+    if (*n->to >= n->low && *n->to <= n->high)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
                      "its launch geometry has %s=%lld: expected %lld to %lld",
-                     name, (long long)*out, (long long)low, (long long)high);
+                     n->name, (long long)*n->to, (long long)n->low,
+                     (long long)n->high);
+}
+
+/* The other attributes of a launch. */
+static bool is_word(const char *name)
+{
+    static const char *const words[] = {"order",    "grid",      "layout",
+                                        "gradient", "few_tiles", "preference"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(words[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* A misspelt attribute would be ignored, and the kernel launched without it. */
+static spc_status check_names(const number *numbers, size_t count,
+                              const spc__attrs *launch, spc_error *error)
+{
+    for (int a = 0; a < launch->count; a++) {
+        const char *name = launch->at[a].name;
+        size_t i = 0;
+        while (i < count && strcmp(numbers[i].name, name) != 0)
+            i++;
+        if (i == count && !is_word(name))
+            return spc__fail(error, SPC_ETEMPLATE,
+                             "its launch geometry has an unknown name '%s' "
+                             "(templates/README.md lists them)",
+                             name);
+    }
+    return SPC_OK;
 }
 
 /* Reads the row order that the kernel needs. */
@@ -81,11 +117,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     /* A weight gradient reads no weights, so it packs none. */
     bool gradient = spc__attrs_number(launch, "gradient", 0) != 0;
     bool blocks = strcmp(spc__attrs_text(launch, "grid", ""), "blocks") == 0;
-    const struct {
-        int64_t *to;
-        const char *name;
-        int64_t otherwise, low, high;
-    } numbers[] = {
+    const number numbers[] = {
         {&block, "block", 0, 1, 1024},
         {&shared, "shared", 0, 0, INT_MAX},
         {&tile_rows, "tile_rows", 0, 1, SPC_ROW_PAD},
@@ -113,17 +145,17 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
         {&pdl, "pdl", 0, 0, 1},
         {&atomics, "atomics", 0, 0, 1},
     };
-    spc_status status = read_order(out->order, launch, error);
+    size_t count = sizeof(numbers) / sizeof(numbers[0]);
+    spc_status status = check_names(numbers, count, launch, error);
 
+    if (status == SPC_OK)
+        status = read_order(out->order, launch, error);
     if (status == SPC_OK)
         status = check_grid(launch, error);
     if (status == SPC_OK)
         status = read_layout(out, launch, error);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (status == SPC_OK)
-            status = read_number(numbers[i].to, launch, numbers[i].name,
-                                 numbers[i].otherwise, numbers[i].low,
-                                 numbers[i].high, error);
+    for (size_t i = 0; i < count && status == SPC_OK; i++)
+        status = read_number(&numbers[i], launch, error);
     if (status != SPC_OK)
         return status;
     /* Rows are padded to SPC_ROW_PAD, so that the last tile is whole. */
