@@ -579,9 +579,20 @@ static spc_status open_walk(walk *w)
     return SPC_OK;
 }
 
-/* One layer for each role of templates. */
-static const char *const roles[] = {"subm,cin=16,cout=16,k=3",
-                                    "subm,cin=16,cout=16,k=3,pass=wgrad"};
+/*
+ * Layers that together name all templates. A layer that every template refuses
+ * names none, and the templates of a folder may all be for one type.
+ */
+static const char *const samples[] = {
+    "subm,cin=16,cout=16,k=3",
+    "subm,cin=16,cout=16,k=3,dtype=bf16",
+    "subm,cin=16,cout=16,k=3,dtype=tf32",
+    "subm,cin=16,cout=16,k=3,dtype=f32",
+    "subm,cin=16,cout=16,k=3,dtype=i8",
+    "subm,cin=16,cout=16,k=3,groups=16",
+    "points,cin=16,cout=16,k=3,radius=0.1",
+    "subm,cin=16,cout=16,k=3,pass=wgrad",
+};
 
 /* Checks that the requested template exists. */
 static spc_status check_only(walk *w)
@@ -593,8 +604,8 @@ static spc_status check_only(walk *w)
     spc_conv layer;
     bool found = only == NULL;
 
-    for (int i = 0; i < LENGTH(roles) && !found && status == SPC_OK; i++) {
-        spc_conv_parse(&layer, roles[i], NULL);
+    for (int i = 0; i < LENGTH(samples) && !found && status == SPC_OK; i++) {
+        spc_conv_parse(&layer, samples[i], NULL);
         status = corners_templates(&names, w->ctx, &layer);
         if (status == SPC_EUNSUPPORTED) /* no template accepts it */
             status = SPC_OK;
