@@ -186,11 +186,11 @@ static spc_status share_layouts(tuning *t, double *us)
     if ((status = choose_together(t)) == SPC_OK)
         status = time_shown(t, &together, SPC_PLAN_JIT);
     if (status == SPC_OK && t->job.json == NULL)
-        printf("\n%s %s the layouts of others: by their times and "
-               "those of layouts\n%.1f us less; a replay takes %.1f us so, "
-               "%.1f us where each has its own\n",
-               spc__count(changed, "layer"),
-               spc__either(changed, "shares", "share"), gain, together, alone);
+        printf(
+            "\n%s %s a layout with others, which should save %.1f us:\n"
+            "a replay takes %.1f us, and %.1f us if each layer has its own\n",
+            spc__count(changed, "layer"),
+            spc__either(changed, "shares", "share"), gain, together, alone);
     if (status == SPC_OK && together <= alone) {
         *us = together;
         return SPC_OK;
@@ -301,10 +301,11 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
         return status != SPC_OK ? status : back;
     }
     if (t->job.json == NULL)
-        printf("\nuntuned a replay is faster, %.1f us, than with what is "
-               "fastest alone, %.1f us:\nfrom untuned kernels, %.1f us as "
-               "choices, each layer is tried by itself\n",
-               untuned_us, *us, now);
+        printf("\na replay takes %.1f us with the tuned kernels, %.1f us with "
+               "the untuned ones,\nand %.1f us when these are timed again: "
+               "starting from these, each tuned kernel is\ntried in the "
+               "network\n",
+               *us, untuned_us, now);
     *us = now;
     return SPC_OK;
 }

@@ -352,8 +352,8 @@ static bool has_time(tuning *t, int i, double ends_s)
     t->is_cut = left_s <= 0;
     if (t->is_cut) {
         cli_say(t->job.self,
-                "spctune: the time is over: %d of %s of '%s' are not "
-                "begun",
+                "spctune: the budget has ended: %d of %s of '%s' are not "
+                "started",
                 t->count - i, spc__count(t->count, "layer"), t->net.info.name);
         return false;
     }

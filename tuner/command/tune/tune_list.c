@@ -158,8 +158,8 @@ static void say_what_is_left(const tune_list *t, spc_status status)
 
     if (board->budget_s > 0 && left > 0 && status == SPC_OK)
         cli_say(t->job.self,
-                "spctune: the time is over: %d of %d are not begun; the same "
-                "command goes on with them",
+                "spctune: the budget has ended: %d of %d are not started; run "
+                "the command again to continue",
                 left, board->items);
 }
 
