@@ -17,6 +17,14 @@ if [ "$1" = --record ]; then
     shift
 fi
 
+case $spctune in
+/*) ;;
+*) spctune=$PWD/$spctune ;;
+esac
+[ -x "$spctune" ] || {
+    echo "run.sh: '$spctune' is not a program" >&2
+    exit 2
+}
 here=$(cd "$(dirname "$0")" && pwd)
 # A private folder in front of the path makes 'spctune' the one under test.
 work=$(mktemp -d)

@@ -256,7 +256,6 @@ static bool says(const char *text, const char *name)
     return strstr(text, quoted) != NULL;
 }
 
-/* docs/dataflows.md names every dataflow and its parameters. */
 /* For all roles; templates that read triplets are checked only for their
  * device. */
 START_TEST(points_are_for_those_that_read_triplets)
@@ -289,6 +288,7 @@ START_TEST(points_are_for_those_that_read_triplets)
 }
 END_TEST
 
+/* docs/dataflows.md names every dataflow and its parameters. */
 START_TEST(every_dataflow_is_described)
 {
     spc__buf text = SPC__BUF_INIT;
