@@ -68,8 +68,8 @@ bool spc__number_read(double *out, const char *text)
 void spc__number_print(char *out, size_t bytes, int digits, double value)
 {
     locale_t plain = plain_locale();
-    /* Of this thread alone. The host's locale may write a comma for the
-     * point. */
+    /* The host's locale may write a comma for the point. uselocale() changes
+     * it for this thread only. */
     locale_t before = uselocale(plain);
 
     snprintf(out, bytes, "%.*g", digits, value);

@@ -263,8 +263,8 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /*
- * A choice made with an older version of its template is worth a look, but not
- * exact.
+ * A choice that was made with an older version of its template is only a
+ * starting point, not an exact hit.
  */
 static served serving(const spc__record *record,
                       const spc__candidates *candidates, int s)

@@ -2,8 +2,8 @@
 /*
  * table_write.h - writes trials and choices as a table (table.h).
  *
- * Lines 'template' and notes need to know what occurs. So all records are
- * added once for each pass, in the same order.
+ * The lines 'template' and the notes depend on all records. Therefore all
+ * records are added once for each pass, in the same order.
  */
 #ifndef SPC_CACHE_TABLE_WRITE_H
 #define SPC_CACHE_TABLE_WRITE_H

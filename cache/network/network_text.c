@@ -119,7 +119,7 @@ typedef struct lines {
     const char *end;
 } lines;
 
-/* Takes a line without its end. It is missing after the end of the text. */
+/* Takes a line without its end. After the last line, `at` is NULL. */
 static spc__span next_line(spc__span *rest)
 {
     if (rest->at == NULL)

@@ -465,7 +465,7 @@ def make_map(fine: Coords, words: str) -> Map:
 
 
 def join(inputs: Coords, outputs: Coords, words: str) -> Map:
-    """The map of a layer between two sets that are there: rule given."""
+    """The map of a layer between two existing sets (rule=given)."""
     words = canonical(words)
     conv = geometry_of(words)
     shelf = Shelf()  # of no tree: it ends with the relation

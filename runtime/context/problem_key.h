@@ -16,8 +16,8 @@ void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
                            const spc_conv *conv, int64_t rows_in,
                            int64_t rows_out, double density);
 
-/* The buckets of the features that follow from the scene. Equal buckets of two
- * scenes mean equal keys of a layer. */
+/* The buckets of those features of a key that depend on the scene. A layer has
+ * the same key on two scenes with equal buckets. */
 typedef struct spc__scene_buckets {
     int rows, ratio, density;
 } spc__scene_buckets;

@@ -11,8 +11,9 @@
  *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
  *
  * Not a test: it prints medians, and ends with 1 where one is above its goal:
- * 20 us for a lookup, 5 ms to open a pack. Of lookups, asked in fifty parts,
- * the least median of a part comes first: what else a machine does only adds.
+ * 20 us for a lookup, 5 ms to open a pack. Lookups are measured in fifty parts.
+ * The least median of a part is printed first, since other load on the machine
+ * only adds time.
  */
 #include "harness/cache_harness.h"
 

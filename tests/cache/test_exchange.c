@@ -634,7 +634,7 @@ START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 }
 END_TEST
 
-/* What is accepted of a damaged table is exported as a table again. */
+/* The records that are read from a damaged table can be exported again. */
 START_TEST(a_damaged_table_is_read_as_it_stands)
 {
     bool all = suite_wants_all();

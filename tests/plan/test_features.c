@@ -163,7 +163,7 @@ typedef struct place {
     spc_ctx *ctx;
     spc_coords *fine, *coarse;
     spc_map *map;
-    spc_relation relation, down; /* `down`: that of the pooling */
+    spc_relation relation, down; /* `down`: the relation of the pooling */
     spc__feature_case of;
     int32_t *coords;
     void *device_coords;

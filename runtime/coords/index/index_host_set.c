@@ -273,7 +273,7 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
         return spc__interrupted(error);
     clear_stats(c, kept);
     /* Too many outputs leave an empty set, as on the device. The statistics
-     * have their number. */
+     * keep the number of outputs. */
     finish_set(c, kept <= c->capacity ? kept : 0);
     return SPC_OK;
 }

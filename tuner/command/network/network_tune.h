@@ -12,7 +12,7 @@
 typedef struct problem {
     char text[320];
     spc_conv layer;
-    /* the set whose voxels are its scene; 0: the network's own */
+    /* coordinate set on whose voxels it is tuned; 0: the input's */
     int set;
     double us, floor_us; /* of all steps with this layer */
     joint_layer known;   /* its fastest kernels, by the order that they read */

@@ -34,8 +34,8 @@ enum { ALL = INT_MAX, EACH = INT_MAX - 1 };
 enum { MISSES = 9 };
 
 /*
- * The most weights of a layer: for an emulation, which needs a second or two,
- * and for the oracle.
+ * The maximum number of weights of a layer. The emulation takes a second or two
+ * for its own; the other one limits the time of the oracle.
  */
 enum { EMULATION_MOST = 1 << 17, MOST = 1 << 21 };
 
