@@ -10,6 +10,7 @@ import ctypes
 import functools
 import itertools
 import logging
+import sys
 import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -171,9 +172,15 @@ class Table:
     def ready(self, stream: Optional[int]) -> None:
         """Before a run on `stream`, which differs from home: what the home
         stream has begun on the map is done."""
-        if not self.is_shared:
-            self.ctx.check(lib.spc_ctx_synchronize(self.ctx.ptr))
-            self.is_shared = True
+        if self.is_shared:
+            return
+        torch = sys.modules.get("torch")
+        # A capture must not wait. torch.cuda.graph waited before it began,
+        # and the kernels that it records run later still.
+        if torch and torch.cuda.is_current_stream_capturing():
+            return
+        self.ctx.check(lib.spc_ctx_synchronize(self.ctx.ptr))
+        self.is_shared = True
 
     def plan(
         self, key: Tuple["Layer", int, bool], stream: Optional[int]

@@ -484,7 +484,8 @@ class Network:
             __cuda_array_interface__ = {
                 "shape": tuple(coords.shape),
                 "typestr": "<i4",
-                "data": (data, True),
+                # PyTorch refuses the flag "read only", although it only reads.
+                "data": (data, False),
                 "version": 2,
             }
 

@@ -163,7 +163,8 @@ class _Rows:
             "shape": (coords.rows, 4),
             "typestr": "<i4",
             "strides": None,
-            "data": (coords.data(), True),
+            # PyTorch refuses the flag "read only", although it only reads.
+            "data": (coords.data(), False),
             "version": 2,
         }
 
