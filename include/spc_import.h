@@ -92,7 +92,8 @@ typedef struct spc_weights spc_weights; /* the arrays of some files */
  * listed as unreadable; only a layer that needs it fails. Members of .npz files
  * that are not .npy are skipped. An array that occurs in two files is
  * SPC_EDUPLICATE. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
- * SPC_EUNSUPPORTED: the library was built without the format.
+ * SPC_EUNSUPPORTED: the library was built without the format. The caller frees
+ * *out.
  */
 SPC_API spc_status spc_weights_open(spc_weights **out, const char *const *paths,
                                     int count, spc_error *error);
@@ -100,9 +101,10 @@ SPC_API void spc_weights_free(spc_weights *weights); /* NULL is fine */
 
 /* Returns the number of arrays; 0 for NULL. */
 SPC_API int spc_weights_count(const spc_weights *weights);
-/* Array `i` by name, in ascending order; NULL past the last. */
+/* Array `i` by name, in ascending order; NULL past the last. Arrays live as
+ * long as `weights`. */
 SPC_API const spc_array *spc_weights_at(const spc_weights *weights, int i);
-/* NULL: not found. */
+/* The array of this name, or NULL; it lives as long as `weights`. */
 SPC_API const spc_array *spc_weights_find(const spc_weights *weights,
                                           const char *name);
 
@@ -190,12 +192,14 @@ SPC_API spc_status spc_kernel_describe(spc_kernel_shape *out,
                                        const spc_kernel_form *form,
                                        spc_error *error);
 /* Writes the kernel (as many bytes as the array has) in the canonical layout of
- * spc.h: [cout][K][cin], offsets with z fastest. Elements keep their type. */
+ * spc.h: [cout][K][cin], offsets with z fastest. Elements keep their type.
+ * Fails as spc_kernel_describe. */
 SPC_API spc_status spc_kernel_convert(void *out, const spc_array *array,
                                       const spc_kernel_form *form,
                                       spc_error *error);
 /* The reverse: converts canonical weights of such a shape, with elements of the
- * given size in bytes, to the engine's layout. */
+ * given size in bytes, to the engine's layout. `out` has as many bytes.
+ * SPC_EINVAL: the form or the shape is invalid. */
 SPC_API spc_status spc_kernel_restore(void *out, const void *canonical,
                                       size_t element_bytes,
                                       const spc_kernel_shape *shape,
@@ -231,15 +235,17 @@ typedef struct spc_batch_norm {
  * Computes the scale and bias of an epilogue for it: scale = gamma /
  * sqrt(variance + epsilon) and bias = beta + (conv_bias - mean) * scale,
  * computed in double precision and rounded once. `conv_bias` (may be NULL) is
- * that of the preceding convolution. SPC_EINVAL: variance + epsilon is not
- * positive in some channel; SPC_ERANGE: a result does not fit fp32.
+ * that of the preceding convolution. All arrays are [channels]. SPC_EINVAL:
+ * variance + epsilon is not positive in some channel; SPC_ERANGE: a result does
+ * not fit fp32.
  */
 SPC_API spc_status spc_batch_norm_fold(float *scale, float *bias, int channels,
                                        const spc_batch_norm *norm,
                                        const float *conv_bias,
                                        spc_error *error);
 /* Finds "NAME.weight", "NAME.bias", "NAME.running_mean" and
- * "NAME.running_var" and folds them; scale and bias have `channels` numbers.
+ * "NAME.running_var" and folds them; scale and bias are [channels], as is
+ * conv_bias (may be NULL).
  * SPC_ENOTFOUND: mean or variance are missing. */
 SPC_API spc_status spc_batch_norm_load(float *scale, float *bias, int channels,
                                        const spc_weights *weights,
@@ -316,7 +322,7 @@ typedef struct spc_onnx spc_onnx; /* a file, as it is */
 
 /* Reads a file. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
  * SPC_EUNSUPPORTED: weights in another file or of another type, or a library
- * that was built without protobuf-c. */
+ * that was built without protobuf-c. The caller frees *out. */
 SPC_API spc_status spc_onnx_open(spc_onnx **out, const char *path,
                                  spc_error *error);
 SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
@@ -348,7 +354,9 @@ typedef struct spc_onnx_options {
     }
 
 /* Makes a network of it, with its weights. Layers have the names of the nodes.
- * The file may be freed after. */
+ * The file may be freed after. The caller frees *out. SPC_EUNSUPPORTED: a node
+ * that has no layer here; SPC_EFORMAT: a node that is not sound; the sentence
+ * names the node. */
 SPC_API spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
                                   const spc_onnx_options *options,
                                   spc_error *error);

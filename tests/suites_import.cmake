@@ -62,10 +62,13 @@ if(Python3_FOUND)
     ${PROJECT_SOURCE_DIR}/tools/plots.py --check)
   add_test(NAME pictures COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/pictures.py $<TARGET_FILE:spctune> --check)
-  # Every function of the headers is in the reference of the interface.
+  # Every function of the headers is in the reference of the interface, and its
+  # comment says all that a caller needs.
   add_test(NAME apidoc COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/apidoc.py ${PROJECT_SOURCE_DIR}/include
     -o ${CMAKE_CURRENT_BINARY_DIR}/api)
+  add_test(NAME apidoc_rules COMMAND ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/test_apidoc.py)
   add_test(NAME pth2safetensors COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/test_pth2safetensors.py
     $<TARGET_FILE:spctune>)

@@ -7,7 +7,9 @@
 A page for each header of the folder and the folders in it: each type and each
 function with the comment above it, in the order of the header. A comment stands
 for all declarations that follow it without an empty line or another comment.
-Fails if a function is on no page; the last line counts those without a comment.
+Fails if a function is on no page, or if a comment lacks a part of the contract
+(CONTRACT below). What the head of spc.h says of all functions, such as a NULL or
+threads, need not be said again.
 """
 import argparse
 import re
@@ -17,6 +19,25 @@ from pathlib import Path
 TOKEN = re.compile(r"/\*.*?\*/|\n[ \t]*\n|[^/\n]+|\n|/", re.S)
 SECTION = re.compile(r"/\* -{3,} (.*?) -+ \*/$", re.S)
 NAME = re.compile(r"(\w+)\s*\(")
+# A function whose declaration matches the first pattern has a comment that
+# matches the second one; otherwise the third text is what the comment lacks.
+CONTRACT = [(re.compile(has), re.compile(says, re.S), lacks)
+            for has, says, lacks in (
+    (r"SPC_API spc_status", r"\bSPC_E[A-Z]+\b|\b[Aa]s `?spc_\w+|\bThe same\b",
+     "what it returns on failure, and when"),
+    (r"\*\*\s*out\b", r"\b(frees?|releases?|owns)\b", "who frees *out"),
+    (r"SPC_API (?!const char)[\w ]+\*", r"\b(lives?|stays?|until|owns?|as long)\b",
+     "how long the result lives"),
+    (r"(const (void|float|double|u?int\d+_t) |\b(void|float|u?int8_t) )\*"
+     r"(const \*)?(?!out\b|stream\b|payload\b|count\b|memory\b)\w+\s*[,)]",
+     r"\[|\bbytes\b|\bentries\b|\bThe same\b|\b[Aa]s spc_",
+     "the shape of an array"),
+)]
+# Declarations that implement an algorithm: the comment names the source.
+SOURCE = re.compile(r"\b(1[89]|20)\d\d\b|\bsection \d|PTX ISA|IEEE")
+SOURCED = {"spc_rule", "spc_operator", "spc_accumulator", "spc_feature_op",
+           "spc_voxel_features", "spc_regrouping", "spc_map_create",
+           "spc_points_options", "spc_net_masked", "spc_net_init_params"}
 
 
 def text_of(comment):
@@ -121,8 +142,26 @@ def units(text):
         yield None, comment, code
 
 
+def lacking(name, kind, declaration, comment):
+    """The parts of the contract that the comment of a declaration lacks."""
+    own = re.findall(r"/\*.*?\*/", declaration, re.S)
+    text = " ".join([comment or ""] + own)
+    text = re.sub(r"\s*\n\s*\*?\s*", " ", text)
+    plain = " ".join(re.sub(r"/\*.*?\*/", " ", declaration,
+                            flags=re.S).split())
+    out = []
+    if kind == "function" and not text.strip():
+        out = ["a comment"]
+    elif kind == "function":
+        out = [lacks for has, says, lacks in CONTRACT
+               if has.search(plain) and not says.search(text)]
+    if name in SOURCED and not SOURCE.search(text):
+        out.append("the source of the algorithm")
+    return out
+
+
 def page(path, include):
-    """The page of a header, and its functions without a comment."""
+    """The page of a header, and what the comments of it lack."""
     text = path.read_text(encoding="utf-8")
     name = path.relative_to(include)
     head = re.match(r"\s*(/\*.*?\*/)", text, re.S)
@@ -144,8 +183,10 @@ def page(path, include):
             continue
         if not named:
             continue
-        if comment is None:
-            bare += [n for n, d in named if "SPC_API" in d and "/*" not in d]
+        for d in parts:
+            n, kind = name_of(d)
+            bare += ["%s: %s lacks %s" % (name, n, what)
+                     for what in lacking(n, kind, d, comment)]
         out += ["### " + ", ".join("`%s`" % n for n, _ in named[:3]) +
                 (" and others" if len(named) > 3 else ""), ""]
         if comment:
@@ -165,12 +206,13 @@ def main():
     if not headers:
         sys.exit("apidoc.py: no header in %s" % include)
     missing, functions, index = [], 0, ["# C interface", ""]
-    lost = []
+    lost, known = [], set()
     for path in headers:
         text, bare = page(path, include)
         name = path.relative_to(include).with_suffix(".md")
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text, encoding="utf-8")
+        known |= SOURCED & set(re.findall(r"\w+", path.read_text()))
         names = re.findall(r"(?m)^SPC_API[^(;]*?(\w+)\(", path.read_text())
         count = len(names)
         lost += [n for n in names if not re.search(r"\b%s\(" % n, text)]
@@ -179,12 +221,16 @@ def main():
         index.append("- [%s](%s): %d functions" %
                      (path.relative_to(include), name, count))
     (output / "index.md").write_text("\n".join(index) + "\n")
-    print("%d headers, %d functions, %d of them without a comment%s" %
-          (len(headers), functions, len(missing),
-           ": " + " ".join(missing) if missing else ""))
+    unknown = SOURCED - known
+    print("\n".join(missing), end="\n" if missing else "")
+    print("%d headers, %d functions, %d parts of contracts missing" %
+          (len(headers), functions, len(missing)))
     if lost:
         print("on no page: " + " ".join(lost))
-    return bool(lost)
+    if unknown:
+        print("SOURCED in apidoc.py names no declaration: " +
+              " ".join(sorted(unknown)))
+    return bool(lost or missing or unknown)
 
 
 if __name__ == "__main__":

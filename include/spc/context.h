@@ -138,7 +138,8 @@ typedef struct spc_ctx_options {
  * device; SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of
  * `layers`, or template_dir, is not there; SPC_EDB, SPC_EDBVERSION with
  * need_database; SPC_EINVAL also for a memory hook with one of its functions
- * alone; SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED.
+ * alone; SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED. The caller
+ * frees *out.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
@@ -177,7 +178,8 @@ SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
 SPC_API bool spc_ctx_is_from_this_process(const spc_ctx *ctx);
 
 /* The context that the object was made with: to be compared, and not to be used
- * after its spc_ctx_free. NULL for NULL. */
+ * after its spc_ctx_free, though it lives as long as the object. NULL for NULL.
+ */
 SPC_API const spc_ctx *spc_plan_ctx(const spc_plan *plan);
 SPC_API const spc_ctx *spc_map_ctx(const spc_map *map);
 SPC_API const spc_ctx *spc_coords_ctx(const spc_coords *coords);
@@ -240,15 +242,23 @@ typedef struct spc_device_info {
 /* Writes up to `capacity` devices of this machine, best first, and returns how
  * many there are. Opens no context. */
 SPC_API int spc_devices_list(spc_device_info *out, int capacity);
+/* The device of a context. SPC_EINVAL: an argument is NULL. */
 SPC_API spc_status spc_ctx_device(spc_device_info *out, const spc_ctx *ctx);
 
-/* Device memory, for callers without an allocator of their own. */
+/* Memory on the device, for callers without an allocator of their own: at least
+ * `bytes` bytes at a multiple of 256. The caller frees *out with
+ * spc_memory_free and the same context. SPC_ENOMEM or SPC_EDEVICE: the device
+ * has not as much. */
 SPC_API spc_status spc_memory_alloc(void **out, spc_ctx *ctx, size_t bytes);
-SPC_API void spc_memory_free(spc_ctx *ctx, void *memory);
+SPC_API void spc_memory_free(spc_ctx *ctx, void *memory); /* NULL is fine */
+/* Copy `bytes` bytes between the host and the device, after all that the
+ * default stream has enqueued, and wait for it. SPC_EDEVICE: an address is
+ * wrong, or earlier work on the device failed. */
 SPC_API spc_status spc_memory_upload(void *device, spc_ctx *ctx,
                                      const void *host, size_t bytes);
 SPC_API spc_status spc_memory_download(void *host, spc_ctx *ctx,
                                        const void *device, size_t bytes);
+/* Waits for all work of the device. SPC_EDEVICE: some of it failed. */
 SPC_API spc_status spc_ctx_synchronize(spc_ctx *ctx);
 
 #ifdef __cplusplus

@@ -16,11 +16,15 @@ extern "C" {
 /* ---- scenes -------------------------------------------------------------- */
 
 /* Takes a copy of `rows` coordinates (host, [rows][4]) in their order,
- * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. */
+ * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. The
+ * caller frees *out. SPC_EINVAL: fewer than 0 rows, or more than a scene can
+ * have; SPC_ENOMEM. */
 SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
                                     int64_t rows, const char *name,
                                     spc_error *error);
 SPC_API void spc_scene_free(spc_scene *scene);
+/* The coordinates, [rows][4]: batch, x, y, z. They and the name live as long as
+ * the scene. */
 SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
@@ -111,29 +115,34 @@ typedef struct spc_coords_options {
 /*
  * Makes the set of `coords` (device, [rows][4], at a multiple of 16 bytes on
  * cuda and sim), which are not needed afterwards. Waits for `stream` to learn
- * the extent. SPC_EDUPLICATE: two equal coordinates, with their rows;
- * SPC_ERANGE: the extent does not fit a 64-bit key, which names the axis, or a
- * batch is negative; SPC_EINVAL; SPC_EDEVICE, also where memory is short.
+ * the extent. The caller frees *out. SPC_EDUPLICATE: two equal coordinates,
+ * with their rows; SPC_ERANGE: the extent does not fit a 64-bit key, which
+ * names the axis, or a batch is negative; SPC_EINVAL; SPC_EDEVICE, also where
+ * memory is short.
  */
 SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
                                      const int32_t *coords, int64_t rows,
                                      void *stream);
-/* The same from a scene. */
+/* The same from a scene, which is not needed afterwards. The caller frees *out.
+ */
 SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
                                                 const spc_scene *scene);
 /* The outputs of `geometry` (rule FLOOR, FOOTPRINT or GENERATIVE) over the set
  * `in`, which it keeps alive. Waits for the device to learn how many there are.
- */
+ * The caller frees *out. SPC_EINVAL: another rule; SPC_ESTATE: nothing has
+ * filled `in`; SPC_ERANGE: the outputs do not fit a 64-bit key; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                              const spc_geometry *geometry);
 
-/* An empty set of a stated capacity and extent. SPC_EINVAL: the extent is that
- * of SPC_COORDS_OPTIONS_INIT, one voxel, for more rows than one a batch
- * element. */
+/* An empty set of a stated capacity and extent. The caller frees *out.
+ * SPC_EINVAL: the extent is that of SPC_COORDS_OPTIONS_INIT, one voxel, for
+ * more rows than one a batch element; SPC_ERANGE: it does not fit a 64-bit key;
+ * SPC_EDEVICE. */
 SPC_API spc_status spc_coords_create_reserved(
     spc_coords **out, spc_ctx *ctx, const spc_coords_options *options);
-/* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
- * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
+/* The same for the outputs of `geometry` over `in`, which it keeps alive. The
+ * caller frees *out. SPC_EINVAL, SPC_ERANGE, SPC_EDEVICE. `capacity` 0: as many
+ * as there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
  * times the outputs that can see one input, on each axis ceil(kernel / stride)
  * where stride and dilation have no common divisor, and for GENERATIVE times
  * the kernel's offsets; or the whole extent of the outputs, if that is less. */
@@ -144,8 +153,9 @@ SPC_API spc_status spc_coords_create_outputs_reserved(
 SPC_API void spc_coords_free(spc_coords *coords);
 
 /*
- * Fills a set anew on `stream`: from `rows` coordinates (device, as those of
- * spc_coords_create), or, if `count` (device) is not NULL, from *count of them.
+ * Fills a set anew on `stream`: from `rows` coordinates [rows][4] (device, as
+ * those of spc_coords_create), or, if `count` (device) is not NULL, from *count
+ * of them. The stream reads both; they must stay until it has.
  * A set of outputs is derived from its inputs: `coords` and `count` are NULL.
  * SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL; SPC_EDEVICE.
  */
@@ -160,7 +170,8 @@ SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 
 /* Combines the features [rows][channels] (device, stored as `dtype`) of equal
  * rows into the first of these rows: their sum or their mean, by the set's
- * policy. Enqueues; does nothing with the other policies. */
+ * policy. Enqueues; does nothing with the other policies. SPC_EINVAL: a set
+ * made of others; SPC_EUNSUPPORTED: I8; SPC_ESTATE; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_merge_features(const spc_coords *coords,
                                              void *features, spc_dtype dtype,
                                              int channels, void *stream);
@@ -184,11 +195,12 @@ SPC_API int64_t spc_coords_reserved(const spc_coords *coords);
  */
 SPC_API spc_status spc_coords_set_capacity(spc_coords *set, int64_t rows);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
-/* How many voxels there are, on the device: to be copied in the order of a
- * stream, without a wait. */
+/* How many voxels there are, on the device: to be copied in the order
+ * of a stream, without a wait. It lives as long as the set. */
 SPC_API const int32_t *spc_coords_device_count(const spc_coords *coords);
 /* Returns the coordinates by row, [capacity][4] on the device, of a set of
- * outputs or a set made of others; NULL for sets of the caller's rows. */
+ * outputs or a set made of others; NULL for sets of the caller's rows. They
+ * live as long as the set. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 
 /* One more than the highest batch element that the set can hold. */
@@ -269,28 +281,35 @@ SPC_API int spc_regrouping_format(char *out, size_t bytes,
 SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
                                         spc_error *error);
 
-/* Creates an empty set over 1 to 8 sources. `capacity` 0 means the number of
- * slots. SPC_ERANGE: the extent that results from the sources' does not fit 32
- * bits, or its key does not fit 64 bits. */
+/* Creates an empty set over 1 to 8 sources, which it keeps alive. `capacity` 0
+ * means the number of slots. The caller frees *out. SPC_ERANGE: the extent that
+ * results from the sources' does not fit 32 bits, or its key does not fit 64
+ * bits; SPC_EINVAL; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_create_regrouped_reserved(
     spc_coords **out, spc_coords *const *sources, int count,
     const spc_regrouping *how, int64_t capacity);
-/* The same, filled; waits for the device to learn how many voxels there are. */
+/* The same, filled; waits for the device to learn how many voxels there are.
+ * `mask` as for spc_coords_update_regrouped. The caller frees *out. SPC_ESTATE:
+ * nothing has filled a source; else as spc_coords_create_regrouped_reserved. */
 SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
                                                spc_coords *const *sources,
                                                int count,
                                                const spc_regrouping *how,
                                                const uint8_t *mask);
 /* Fills it anew on `stream` from its sources as they are then. `mask` (device,
- * a byte for each slot) leaves out the slots whose byte is 0; NULL: all stay,
- * as with spc_coords_update. */
+ * [slots], a byte for each) leaves out the slots whose byte is 0; NULL: all
+ * stay, as with spc_coords_update. SPC_EINVAL: a set that was not made of
+ * others; SPC_ESTATE: nothing has filled a source; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_update_regrouped(spc_coords *set,
                                                const uint8_t *mask,
                                                void *stream);
 
 /* Makes such a mask from features (device, [rows of source i][children] at
  * in[i], stored as `dtype`): a slot stays where its feature is above `above`.
- * NaN is never above. Enqueues. */
+ * NaN is never above. `mask` [slots] is the caller's. Enqueues. SPC_EINVAL: I8,
+ * `above` is NaN, or a set that was not made of others; SPC_ESTATE;
+ * SPC_EDEVICE.
+ */
 SPC_API spc_status spc_coords_mask_above(uint8_t *mask, const spc_coords *set,
                                          const void *const *in, spc_dtype dtype,
                                          float above, void *stream);
@@ -307,7 +326,9 @@ typedef struct spc_gather {
 /* Computes the features of the set's rows (device, [rows][channels]) from those
  * of its sources' rows: the slots that merge into one voxel are summed, in fp32
  * and in the order of slots. Of the sources' buffers only rows that are in the
- * set are read. Enqueues. */
+ * set are read. Enqueues. SPC_EINVAL: I8, a number of channels that is not from
+ * 1 to 65536, or a set that was not made of others; SPC_ESTATE: nothing has
+ * filled the set; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_gather_features(void *out, const spc_coords *set,
                                               const void *const *in,
                                               const spc_gather *how,
@@ -315,7 +336,7 @@ SPC_API spc_status spc_coords_gather_features(void *out, const spc_coords *set,
 /* The reverse of spc_coords_gather_features: each row of a source receives the
  * features of the voxels made from it (without slices, their sum over its
  * children), or zeros if there are no such voxels. Writes as many rows of
- * out[i] as the capacity of source i. */
+ * out[i] as the capacity of source i. Fails as spc_coords_gather_features. */
 SPC_API spc_status spc_coords_scatter_features(void *const *out,
                                                const spc_coords *set,
                                                const void *in,
@@ -324,7 +345,8 @@ SPC_API spc_status spc_coords_scatter_features(void *const *out,
 
 /* Which rows came from where, on the device: row r of the set is made of the
  * slots slots[begin[r]] to slots[begin[r + 1] - 1], in ascending order, and
- * row_of[slot] is r, or -1 for a slot that is not in the set. */
+ * row_of[slot] is r, or -1 for a slot that is not in the set. The arrays are
+ * the set's, and live as long as it. */
 typedef struct spc_row_lists {
     const int32_t *begin, *slots, *row_of;
     int children; /* slots of a row of a source */
@@ -392,7 +414,8 @@ SPC_API spc_status spc_voxelisation_check(const spc_voxelisation *how,
  * them among a stated number of points. */
 typedef struct spc_voxels spc_voxels;
 
-/* Makes voxels for at most `points` points. The caller frees *out. */
+/* Makes voxels for at most `points` points. The caller frees *out. SPC_EINVAL:
+ * what spc_voxelisation_check refuses, or a number below 0; SPC_EDEVICE. */
 SPC_API spc_status spc_voxels_create(spc_voxels **out, spc_ctx *ctx,
                                      const spc_voxelisation *how,
                                      int64_t points, int64_t capacity);
@@ -430,8 +453,8 @@ SPC_API spc_status spc_voxels_check(spc_voxels_info *info, spc_voxels *voxels,
                                     void *stream);
 
 /* On the device: coordinates [capacity][4] and how many there are, as
- * spc_coords_update takes them; features; how many points count of each voxel,
- * [capacity]. */
+ * spc_coords_update takes them; features, as spc_voxel_features says; how many
+ * points count of each voxel, [capacity]. They live as long as the voxels. */
 SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
 SPC_API const int32_t *spc_voxels_device_count(const spc_voxels *voxels);
 SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
@@ -452,22 +475,24 @@ SPC_API const int32_t *spc_voxels_point_counts(const spc_voxels *voxels);
  * search, once the sets are filled and whenever they are filled anew. The map
  * keeps its sets alive. SPC_ERANGE: the guard bands of `in` are too narrow for
  * the geometry; SPC_EINVAL: more than 2^31-1 entries, sets of two contexts, one
- * set where the rule has two.
+ * set where the rule has two; SPC_EDEVICE. The caller frees *out.
  */
 SPC_API spc_status spc_map_create(spc_map **out, spc_coords *in, spc_coords *to,
                                   const spc_geometry *geometry);
 /* The same relation read the other way: the outputs `to` are the geometry's
  * inputs, `in` its outputs. Offsets are not flipped. For transposed layers
  * (rule GIVEN) `to` is any set, for generative ones the set of outputs of `in`.
- */
+ * Fails as spc_map_create. The caller frees *out. */
 SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
                                           spc_coords *to,
                                           const spc_geometry *geometry);
 /*
  * Fills the map and all its layouts anew on `stream`, from its sets as they are
  * then: `coords` and `count` are NULL. With `coords` a submanifold map fills
- * its set too, as spc_coords_update with the same arguments would, which is
- * faster than the two apart.
+ * its set too, as spc_coords_update with the same arguments ([rows][4]) would,
+ * which is faster than the two apart. SPC_EINVAL: coordinates for another map;
+ * SPC_ECAPACITY: more rows than the set holds; SPC_ESTATE: nothing has filled
+ * the sets; SPC_EDEVICE.
  */
 SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
                                   const int32_t *count, int64_t rows,
@@ -483,12 +508,13 @@ SPC_API spc_status spc_map_check(spc_map *map, void *stream);
  * of a transposed layer. The other set is sampled from it for measurements:
  * most of floor(i / stride), and some of their neighbours, in no order. A
  * caller that has both sets uses spc_map_create. Fails as spc_coords_create and
- * spc_map_create do.
+ * spc_map_create do. The caller frees *out.
  */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
-/* The same from coordinates as those of spc_coords_create. */
+/* The same from coordinates [rows][4] as those of spc_coords_create. The caller
+ * frees *out. */
 SPC_API spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
                                             const spc_conv *conv,
                                             const int32_t *coords, int64_t rows,
@@ -496,7 +522,10 @@ SPC_API spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
 
 SPC_API void spc_map_free(spc_map *map); /* NULL is fine */
 
-SPC_API spc_coords *spc_map_in(const spc_map *map);   /* the map's own */
+/* Its sets, which live as long as the map, and its numbers as of the last
+ * check.
+ */
+SPC_API spc_coords *spc_map_in(const spc_map *map);   /* inputs */
 SPC_API spc_coords *spc_map_out(const spc_map *map);  /* outputs */
 SPC_API int64_t spc_map_rows_out(const spc_map *map); /* outputs */
 SPC_API int64_t spc_map_rows_in(const spc_map *map);  /* inputs */
@@ -508,7 +537,8 @@ SPC_API int spc_map_key_bits(const spc_map *map);     /* of the inputs */
  * Copies the map to the host in plain form: index[k * rows + row] is the input
  * row of offset k for output row `row`, or -1. `rows` is the capacity of the
  * outputs' set, which for maps made by spc_map_create_from_scene is the number
- * of outputs; `index` holds K * rows entries. Waits.
+ * of outputs; `index` holds K * rows entries. Waits. SPC_EUNSUPPORTED: a map of
+ * points; SPC_ESTATE: nothing has filled it; SPC_EDEVICE.
  */
 SPC_API spc_status spc_map_download(int32_t *index, const spc_map *map);
 

@@ -32,7 +32,9 @@ typedef struct spc_db_row {
                          without measurements) */
 } spc_db_row;
 
-/* SPC_EDB: damaged records were left out, and the sentence names the first of
+/* Calls each(row, payload) for every problem of the database. A status but
+ * SPC_OK from it ends the listing and is returned. SPC_ENOTFOUND: no database;
+ * SPC_EDB: damaged records were left out, and the sentence names the first of
  * them; the others were reported. */
 SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                spc_status (*each)(const spc_db_row *row,
@@ -66,8 +68,8 @@ typedef struct spc_db_fault {
 } spc_db_fault;
 
 /* Compares every record of the database's files with its digest; *checked (may
- * be NULL) is how many there are. A damaged record is reported and is not a
- * failure. */
+ * be NULL) is how many there are. A damaged record is reported and is
+ * not a failure. Fails as spc_db_each. */
 SPC_API spc_status spc_db_verify(int64_t *checked, spc_ctx *ctx,
                                  spc_status (*each)(const spc_db_fault *fault,
                                                     void *payload),
@@ -112,8 +114,10 @@ typedef enum spc_db_what {
                       host names are left out */
 } spc_db_what;
 
-/* Writes records as sorted text. *damaged (may be NULL): how many
- * were left out because they are not what was stored. */
+/* Writes records as sorted text, in parts of `bytes` bytes. *damaged (may be
+ * NULL): how many were left out because they are not what was stored. A status
+ * but SPC_OK from `write` ends it and is returned. SPC_ENOTFOUND: no database;
+ * SPC_EDB. */
 SPC_API spc_status spc_db_export(
     int64_t *damaged, spc_ctx *ctx, spc_db_what what,
     spc_status (*write)(const char *text, size_t bytes, void *payload),
@@ -121,14 +125,17 @@ SPC_API spc_status spc_db_export(
 
 /* Takes such text, or the records of another database, in one transaction. Host
  * code, and a network that would replace one of the same name, is rejected
- * unless the context trusts files of others. */
+ * unless the context trusts files of others. SPC_ENOTFOUND: no database, or no
+ * file at `path`; SPC_EFORMAT: a bad text, with its line; SPC_EDBVERSION;
+ * SPC_EDB. After a failure nothing was taken. */
 SPC_API spc_status spc_db_import(spc_ctx *ctx, const char *text, size_t bytes,
                                  spc_db_exchange *exchange);
 SPC_API spc_status spc_db_merge(spc_ctx *ctx, const char *path,
                                 spc_db_exchange *exchange);
 
 /* Calls each(side, line) for every record in which the file differs from
- * another: '-' marks a record of this file, '+' one of the other. */
+ * another: '-' marks a record of this file, '+' one of the other. Fails as
+ * spc_db_merge and spc_db_each. */
 SPC_API spc_status spc_db_diff(spc_ctx *ctx, const char *path,
                                spc_status (*each)(char side, const char *line,
                                                   void *payload),
@@ -187,14 +194,15 @@ typedef struct spc_db_prune_options {
     }
 
 /* Removes that, what was set aside as damaged, and what nothing refers to any
- * more. Pinned choices stay. *removed (may be NULL) counts trials, choices and
- * code. */
+ * more. Pinned choices stay. *removed (may be NULL) counts trials,
+ * choices and code. SPC_ENOTFOUND: no database; SPC_EDB. */
 SPC_API spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
                                 const spc_db_prune_options *options);
 
 /* Uses records again that were set aside as damaged and are intact now, because
  * the file was restored or a read had failed. A record whose code was refused
- * stays aside until its layer is tuned again. */
+ * stays aside until its layer is tuned again. *restored (may be NULL)
+ * counts them. SPC_ENOTFOUND: no database; SPC_EDB. */
 SPC_API spc_status spc_db_restore(int64_t *restored, spc_ctx *ctx);
 
 /* Chooses for problem `id` of the context's file the trial that is listed as

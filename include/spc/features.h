@@ -250,7 +250,8 @@ SPC_API int64_t spc_feature_rows_add(const spc_feature *feature, int64_t rows,
 typedef struct spc_feature_plan spc_feature_plan;
 
 /* `flags`: SPC_PLAN_JIT or SPC_PLAN_CACHED_ONLY. SPC_ENOTFOUND: with the latter
- * the database has no code; SPC_EINVAL, SPC_ECOMPILE, SPC_EDEVICE. */
+ * the database has no code; SPC_EINVAL, SPC_ECOMPILE, SPC_EDEVICE. The caller
+ * frees *out. */
 SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                                            const spc_feature *feature,
                                            unsigned flags);
@@ -322,7 +323,7 @@ typedef struct spc_operator_info {
     const char *example;
 } spc_operator_info;
 
-/* Operator `i` from 0; NULL past the last. */
+/* Operator `i` from 0; NULL past the last. It lives as long as the library. */
 SPC_API const spc_operator_info *spc_operators(int i);
 
 #ifdef __cplusplus

@@ -53,7 +53,8 @@ extern "C" {
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
  * specification gives the same scene on every machine. SPC_ENOTFOUND,
  * SPC_EIO, SPC_EFORMAT (with the byte or row), SPC_EINVAL (bad
- * specification), SPC_ERANGE (a coordinate does not fit int32).
+ * specification), SPC_ERANGE (a coordinate does not fit int32). The caller
+ * frees *out.
  */
 SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
                                   spc_error *error);
@@ -82,13 +83,15 @@ SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
  * voxels count from its low corner and points outside the range are left out;
  * without @VOXEL they have the network's size. Voxels outside the network's
  * shape are left out too. spc_scene_describe counts both. Rows of a .bin file
- * may also have as many numbers as the input has channels.
+ * may also have as many numbers as the input has channels. The caller frees
+ * *out.
  */
 SPC_API spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
                                       const char *spec, spc_error *error);
 
 /* Returns the voxels of a set as of the last check, for tuning the layers of
- * its level. SPC_EINVAL for the input's set, as its rows are the caller's. */
+ * its level. The caller frees *out. SPC_EINVAL for the input's set, as its rows
+ * are the caller's. */
 SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out,
                                              const spc_net_plan *plan, int set);
 
@@ -167,13 +170,15 @@ typedef struct spc_scales {
 
 /* The same of a layer with such tensors: inputs, residual and results are the
  * whole numbers that they hold, as float and double; results are rounded and
- * saturated. `bias` is of use with inputs of I8 even without a scale. */
+ * saturated. `bias` is of use with inputs of I8 even without a scale. scale and
+ * bias are [cout], residual [rows][cout]. */
 SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
                                   int64_t rows, const spc_scales *scales,
                                   const float *scale, const float *bias,
                                   const float *residual);
 
-/* Compares the last filling, which was made of these points (host), with the
+/* Compares the last filling, which was made of these points ([rows][columns],
+ * host), with the
  * definition in double precision. *worst is the largest difference over its
  * tolerance. SPC_EWRONG names the difference; SPC_ECAPACITY as above. */
 SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
@@ -197,7 +202,7 @@ SPC_API spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
 
 /* Measures the context's device once (a few seconds) and stores the figures in
  * the database; spc_ctx_device then reports them, to contexts on as many
- * multiprocessors. */
+ * multiprocessors. SPC_EDEVICE, SPC_ECOMPILE, SPC_EINTERRUPTED. */
 SPC_API spc_status spc_device_measure(spc_ctx *ctx);
 
 typedef struct spc_bench_result {
@@ -257,7 +262,8 @@ SPC_API spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
  * Computes the floors of a layer with this number of rows and density, on a
  * class of device that need not be present, named as by spc_db_each. They use
  * the database's measurements of the class, else its known figures. Only the
- * floors, their limits, flops and bytes of *out are filled in.
+ * floors, their limits, flops and bytes of *out are filled in. SPC_EINVAL: what
+ * spc_conv_check refuses.
  */
 SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
                                    const char *device, const spc_conv *conv,
@@ -291,7 +297,8 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
 
 /* Widens ranges [tensors] by what the last run, which spc_net_plan_check has
  * found well, has in its tensors: of several scenes, beginning with zeros, the
- * ranges that spc_net_quantise takes. The plan was made with `keep`. */
+ * ranges that spc_net_quantise takes. The plan was made with `keep`.
+ * SPC_ESTATE: it was not, or nothing was run and checked; SPC_EDEVICE. */
 SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                                              const spc_net_buffers *buffers);
 

@@ -36,12 +36,13 @@ typedef int spc_tensor;
 
 #define SPC_NO_TENSOR (-1)
 
-/* An empty network. The name is copied, as all texts here are. */
+/* An empty network. The name is copied, as all texts here are. The caller frees
+ * *out. SPC_EINVAL: no name; SPC_ENOMEM. */
 SPC_API spc_status spc_net_create(spc_net **out, const char *name,
                                   spc_error *error);
 /* Reads a network from a file in Lua (examples/networks). Its features and
- * weights have the type `dtype` unless it says otherwise. SPC_ENOTFOUND;
- * SPC_ETEMPLATE: a mistake in the file, with its line. */
+ * weights have the type `dtype` unless it says otherwise. The caller frees
+ * *out. SPC_ENOTFOUND; SPC_ETEMPLATE: a mistake in the file, with its line. */
 SPC_API spc_status spc_net_load(spc_net **out, const char *path,
                                 spc_dtype dtype, spc_error *error);
 SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
@@ -59,9 +60,9 @@ SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
 SPC_API spc_status spc_net_store(spc_ctx *ctx, const spc_net *net,
                                  const char *name, const char *source,
                                  bool replace);
-/* The network of the uppermost file that has a sound one. SPC_ENOTFOUND;
- * SPC_EDB: it is damaged, and set aside with the reason; SPC_EDBVERSION:
- * written by a newer version. */
+/* The network of the uppermost file that has a sound one. The caller frees
+ * *out. SPC_ENOTFOUND; SPC_EDB: it is damaged, and set aside with the reason;
+ * SPC_EDBVERSION: written by a newer version. */
 SPC_API spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name);
 /* From the file that may be written. SPC_ENOTFOUND. */
 SPC_API spc_status spc_net_remove(spc_ctx *ctx, const char *name);
@@ -75,7 +76,8 @@ typedef struct spc_net_row {
     const char *fault; /* why it cannot be used; NULL: it can */
 } spc_net_row;
 
-/* Calls each(row, payload) for every stored network. */
+/* Calls each(row, payload) for every stored network. A status but SPC_OK from
+ * it ends the listing and is returned. SPC_ENOTFOUND: no database; SPC_EDB. */
 SPC_API spc_status spc_net_each(spc_ctx *ctx,
                                 spc_status (*each)(const spc_net_row *row,
                                                    void *payload),
@@ -109,7 +111,8 @@ typedef struct spc_net_input {
             {0, 0, 0}, {0, 0, 0}, 0, false, NULL                               \
     }
 
-/* The one input, and the first of the tensors. */
+/* The one input, and the first of the tensors. SPC_EINVAL names the member that
+ * is wrong; SPC_ESTATE: there is an input already; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
                                      const spc_net_input *input,
                                      spc_error *error);
@@ -147,6 +150,7 @@ typedef struct spc_net_layer {
  * one without has the points of `at`, or else of its inputs. So up-sampling is
  * nearest=1 with a cube of one cell at the finer tensor, or an inverse layer,
  * and nearest=1 with a voxel takes the points that stay as they are.
+ * SPC_EINVAL names the layer and what is wrong; SPC_ENOMEM.
  */
 SPC_API spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
                                     const spc_net_layer *layer,
@@ -162,7 +166,8 @@ SPC_API spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
  *
  * The outputs of GLOBAL have a row for each batch element. Linear layers,
  * operators that take each row by itself, and MULTIPLY read such rows: a
- * squeeze-and-excitation block is GLOBAL, two linear layers, and MULTIPLY. */
+ * squeeze-and-excitation block is GLOBAL, two linear layers, and MULTIPLY.
+ * SPC_EINVAL names the layer and what is wrong; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_feature(spc_tensor *out, spc_net *net,
                                        const char *name,
                                        const spc_feature *feature,
@@ -170,14 +175,16 @@ SPC_API spc_status spc_net_add_feature(spc_tensor *out, spc_net *net,
                                        spc_tensor at, spc_error *error);
 
 /* The channels of several tensors over one set, side by side. They are written
- * in place where each begins at a multiple of 16 bytes. */
+ * in place where each begins at a multiple of 16 bytes. SPC_EINVAL: they lie
+ * over two sets, or have two types; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_concat(spc_tensor *out, spc_net *net,
                                       const spc_tensor *parts, int count,
                                       spc_error *error);
 
 /* A set made of those of 1 to 8 tensors, with their features as
  * spc_coords_gather_features has them. `slices`: children have slices of the
- * channels.
+ * channels. SPC_EINVAL: 0 or more than 8 tensors, or what
+ * spc_regrouping_check refuses; SPC_ENOMEM.
  */
 SPC_API spc_status spc_net_add_regroup(spc_tensor *out, spc_net *net,
                                        const spc_tensor *sources, int count,
@@ -213,7 +220,8 @@ typedef struct spc_net_masked {
             false, SPC_NO_TENSOR, 0, 0                                         \
     }
 
-/* Adds such a set; *out is its features. A bad one fails with a sentence. */
+/* Adds such a set; *out is its features. SPC_EINVAL names the member that is
+ * wrong; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_masked(spc_tensor *out, spc_net *net,
                                       const spc_net_masked *masked,
                                       spc_error *error);
@@ -245,7 +253,7 @@ SPC_API void spc_net_describe(spc_net_info *out, const spc_net *net);
  * the last. */
 SPC_API const char *spc_net_note_at(const spc_net *net, int i);
 /* Adds such a sentence, which is copied: for whoever makes a network of
- * something else. */
+ * something else. SPC_EINVAL: NULL; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_note(spc_net *net, const char *text,
                                     spc_error *error);
 
@@ -281,31 +289,32 @@ typedef struct spc_net_param {
 /* SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
                                     int i);
-/* Copies the values in. SPC_ENOTFOUND: there is no such layer or array; did you
- * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
- * weights would be infinite in the layer's type, such as those above 65504 in
- * F16; the sentence gives their number, the greatest, and a type that would
- * hold them. NaN and infinite values are accepted unchanged, and
- * spc_net_note_at reports them; but I8 cannot represent them, and
- * spc_net_quantise refuses them. */
+/* Copies the values in, [count] on the host. SPC_ENOTFOUND: there is no such
+ * layer or array; did you mean another one? SPC_EINVAL: another count than it
+ * has. SPC_ERANGE: finite weights would be infinite in the layer's type, such
+ * as those above 65504 in F16; the sentence gives their number, the greatest,
+ * and a type that would hold them. NaN and infinite values are accepted
+ * unchanged, and spc_net_note_at reports them; but I8 cannot represent them,
+ * and spc_net_quantise refuses them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      spc_operand which, const float *values,
                                      int64_t count, spc_error *error);
 /* Draws all that was not set: weights uniform with the variance 2 / (K cin /
- * groups) (He, Zhang, Ren, Sun, ICCV 2015), scales about 1, biases about 0. */
+ * groups) (He, Zhang, Ren, Sun, ICCV 2015), scales about 1, biases about 0. The
+ * same seed gives the same values. SPC_ENOMEM. */
 SPC_API spc_status spc_net_init_params(spc_net *net, uint64_t seed,
                                        spc_error *error);
 
 /*
- * Quantises a network of f16 for I8, before it is planned: `ranges` has for
- * each tensor the greatest magnitude to be represented, 127 steps from 0, or 0
- * if the tensor stays f16. A tensor that a convolution writes and only
- * convolutions read becomes I8; a residual and the outputs that it is added to
- * become I8 together or not at all. Convolutions of such inputs have weights of
- * I8 with a step for each output channel, by the greatest of its weights.
- * *layers (may be NULL): how many those are. SPC_EINVAL: a range is negative,
- * NaN or infinite; SPC_ESTATE: the network is quantised already, or has plans.
- * spc_net_store stores it quantised.
+ * Quantises a network of f16 for I8, before it is planned: `ranges` [tensors]
+ * (host) has for each tensor the greatest magnitude to be represented, 127
+ * steps from 0, or 0 if the tensor stays f16. A tensor that a convolution
+ * writes and only convolutions read becomes I8; a residual and the outputs that
+ * it is added to become I8 together or not at all. Convolutions of such inputs
+ * have weights of I8 with a step for each output channel, by the greatest of
+ * its weights. *layers (may be NULL): how many those are. SPC_EINVAL: a range
+ * is negative, NaN or infinite; SPC_ESTATE: the network is quantised already,
+ * or has plans. spc_net_store stores it quantised.
  */
 SPC_API spc_status spc_net_quantise(int *layers, spc_net *net,
                                     const float *ranges, spc_error *error);
@@ -355,8 +364,10 @@ typedef struct spc_net_options {
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
  * and loads its kernels, packs its weights. Weights must be there; no layer may
- * be added any more. Waits. SPC_EINVAL: `low` and `high` were left as they are
- * in SPC_NET_OPTIONS_INIT, and the network states no shape. */
+ * be added any more. Waits. The caller frees *out. SPC_EINVAL: `low` and `high`
+ * were left as they are in SPC_NET_OPTIONS_INIT, and the network states no
+ * shape, or weights are missing; else as spc_plan_create and
+ * spc_coords_create_reserved. */
 SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_net_options *options);
@@ -404,7 +415,8 @@ SPC_API spc_status spc_net_plan_check(spc_net_plan *plan, void *stream);
 
 /* Keeps what spc_net_plan_execute would do with these buffers as one graph,
  * which spc_net_plan_replay launches. Where a device has no graphs that is
- * executing. */
+ * executing. The buffers must stay as long as it is replayed. SPC_EINVAL as for
+ * spc_net_plan_execute; SPC_EDEVICE: the driver captures no graph. */
 SPC_API spc_status spc_net_plan_capture(spc_net_plan *plan,
                                         const spc_net_buffers *buffers);
 /* SPC_ESTATE: nothing was captured. */

@@ -41,7 +41,8 @@ enum {
  * spc_coords_create_regrouped do. It does not know of a filling that a graph
  * replays: wait for that first. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY the
  * database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
- * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE.
+ * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE. The caller
+ * frees *out.
  */
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
@@ -122,9 +123,11 @@ typedef enum spc_weights_layout {
                */
 } spc_weights_layout;
 
-/* Packs canonical weights (device, the problem's type in memory, at a multiple
- * of its size) into `packed` (device, spc_plan_weights_bytes, 256-byte aligned,
- * apart from them). Asynchronous on `stream`. */
+/* Packs canonical weights [cout][K][cin / groups], or as `layout` says (device,
+ * the problem's type in memory, at a multiple of its size) into `packed`
+ * (device, spc_plan_weights_bytes, 256-byte aligned, apart from them).
+ * Asynchronous on `stream`. SPC_EINVAL: an array is NULL, misaligned or
+ * overlaps the other, or the plan is a gradient of weights; SPC_EDEVICE. */
 SPC_API spc_status spc_plan_pack(void *packed, const spc_plan *plan,
                                  const void *weights, spc_weights_layout layout,
                                  void *stream);
@@ -150,7 +153,9 @@ SPC_API spc_status spc_plan_pack_many(int *failed, void *const *packed,
  * spc_map_download), must wait until that is done: spc_ctx_synchronize.
  * What all launches of the plan on the map have in common is decided here. A
  * plan also runs on a map that has its layout because of another plan. On the
- * first such map the first launch decides it, on others every launch does. */
+ * first such map the first launch decides it, on others every launch does.
+ * SPC_EINVAL: a map of another geometry or context; SPC_EDEVICE, also where
+ * memory is short. */
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 
@@ -198,6 +203,7 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
  * inputs. spc_plan_create_linear makes a plan for about `rows` rows, which
  * choose the record; it runs on any number of them, and on maps too.
  * SPC_EINVAL: the layer sees other rows than its own; else as spc_plan_create.
+ * The caller frees *out.
  */
 SPC_API spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
                                           const spc_conv *conv, int64_t rows,

@@ -63,29 +63,33 @@ typedef struct spc_points_options {
 
 /* Clouds of `rows` points (device, [rows][3]); `batch` (device, [rows]) is the
  * element of each, NULL: all are of element 0. Neither is needed afterwards.
- * Waits to learn the extent. SPC_EINVAL, also where they do not start at a
- * multiple of 4 bytes; SPC_ERANGE: a row that is not finite, or of a negative
- * element; SPC_EDEVICE. */
+ * Waits to learn the extent. The caller frees *out. SPC_EINVAL, also where they
+ * do not start at a multiple of 4 bytes; SPC_ERANGE: a row that is not finite,
+ * or of a negative element; SPC_EDEVICE. */
 SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
                                      const float *xyz, const int32_t *batch,
                                      int64_t rows, void *stream);
-/* An empty cloud of a stated capacity and extent. SPC_EINVAL: the extent is
- * that of SPC_POINTS_OPTIONS_INIT, one point, for more points than one. */
+/* An empty cloud of a stated capacity and extent. The caller frees *out.
+ * SPC_EINVAL: the extent is that of SPC_POINTS_OPTIONS_INIT, one point, for
+ * more points than one. */
 SPC_API spc_status spc_points_create_reserved(
     spc_points **out, spc_ctx *ctx, const spc_points_options *options);
 /*
  * Down-sampling that keeps true points: the result has, for each voxel floor(p
  * * (1 / edge)) computed in fp32, the first row of `in` inside it. Its rows are
  * in ascending order of the voxels' (batch, x, y, z). Keeps `in` alive.
- * SPC_ERANGE: voxels so small that their numbers do not fit.
+ * The caller frees *out. SPC_ERANGE: voxels so small that their numbers do not
+ * fit.
  */
 SPC_API spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
                                              float edge);
 SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
 
 /* Fills a cloud anew on `stream` from `rows` points, or, if `count` (device) is
- * not NULL, from *count of them. A sampled cloud takes NULL for xyz, batch and
- * count. SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL. */
+ * not NULL, from *count of them; xyz is [rows][3] and batch [rows], as for
+ * spc_points_create, and both stay until the stream has read them. A sampled
+ * cloud takes NULL for xyz, batch and count. SPC_ECAPACITY: `rows` is more than
+ * the capacity; SPC_EINVAL. */
 SPC_API spc_status spc_points_update(spc_points *points, const float *xyz,
                                      const int32_t *batch, const int32_t *count,
                                      int64_t rows, void *stream);
@@ -95,7 +99,8 @@ SPC_API spc_status spc_points_check(spc_points *points, void *stream);
 
 /* Rows as of the last check; the capacity; and on the device the count, the
  * points as [capacity][4], x, y, z and the element (int32), and of a sampled
- * cloud the row of its source that each is (else NULL). */
+ * cloud the row of its source that each is, [capacity] (else NULL). Arrays live
+ * as long as the cloud. */
 SPC_API int64_t spc_points_rows(const spc_points *points);
 SPC_API int64_t spc_points_capacity(const spc_points *points);
 SPC_API const int32_t *spc_points_device_count(const spc_points *points);
@@ -108,7 +113,8 @@ SPC_API const int32_t *spc_points_sources(const spc_points *points);
  * the clouds are filled and whenever they are filled anew; spc_map_check says
  * SPC_ECAPACITY with the room that would have fitted. The map keeps its clouds
  * alive, serves plans as any map, and has no table (spc_map_download).
- * SPC_EINVAL; SPC_ERANGE: the radius is too small for the extent.
+ * SPC_EINVAL; SPC_ERANGE: the radius is too small for the extent. The caller
+ * frees *out.
  */
 SPC_API spc_status spc_map_create_radius(spc_map **out, spc_points *in,
                                          spc_points *to,
@@ -117,7 +123,8 @@ SPC_API spc_status spc_map_create_radius(spc_map **out, spc_points *in,
 /* The same relation in reverse, for inverse layers (up-sampling, and gradients
  * through a layer). An output at `to`, the inputs of the layer, reads each
  * point of `in` that has this output within its radius, at the same k; with
- * `nearest`, each point that has it among its nearest. */
+ * `nearest`, each point that has it among its nearest. Fails as
+ * spc_map_create_radius. The caller frees *out. */
 SPC_API spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in,
                                                  spc_points *to,
                                                  const spc_geometry *geometry,
@@ -127,8 +134,9 @@ typedef struct spc_triplet {
     int32_t out, in, k;
 } spc_triplet;
 
-/* Copies the spc_map_pairs triplets of a checked map to the host, those of an
- * output together and in their order. */
+/* Copies the spc_map_pairs triplets of a checked map to out[] on the host,
+ * those of an output together and in their order. Waits. SPC_EINVAL: a map of
+ * voxels; SPC_ESTATE: nothing has filled it; SPC_EDEVICE. */
 SPC_API spc_status spc_map_download_triplets(spc_triplet *out,
                                              const spc_map *map);
 

@@ -34,7 +34,9 @@ typedef struct spc_training spc_training;
  * have a gradient, for callers that compute them with a trained model. */
 enum { SPC_TRAINING_FEATURES = 1 << 16 };
 
-/* Makes the training of a network on a scene. The caller frees *out. */
+/* Makes the training of a network on a scene. It keeps the network alive, and
+ * does not need the scene afterwards. The caller frees *out. SPC_EUNSUPPORTED
+ * as above; else as spc_net_plan_create and spc_map_create_from_scene. */
 SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
@@ -61,32 +63,36 @@ SPC_API spc_status spc_training_output_at(spc_training_out *out,
                                           const spc_training *training, int i);
 
 /* `features` [rows of the scene][channels], which must stay until the way back;
- * *out, the first output, [spc_training_rows][channels], both on the device. */
+ * *out, the first output, [spc_training_rows][channels], both on the device.
+ * The training owns it, until the next forward pass. SPC_EDEVICE; the sentence
+ * names the layer. */
 SPC_API spc_status spc_training_forward(const void **out,
                                         spc_training *training,
                                         const void *features, void *stream);
-/* From the gradient of the output, on the device and in its type, to those of
- * all parameters; of a network with several outputs from that of each, `count`
- * of them. SPC_ESTATE: there was no forward pass; SPC_EINVAL: another count. */
+/* From the gradient of the output, [spc_training_rows][channels] on the device
+ * and in its type, to those of all parameters; of a network with several
+ * outputs from that of each, `count` of them. SPC_ESTATE: there was no forward
+ * pass; SPC_EINVAL: another count. */
 SPC_API spc_status spc_training_backward(spc_training *training,
                                          const void *grad, void *stream);
 SPC_API spc_status spc_training_backward_all(spc_training *training,
                                              const void *const *grads,
                                              int count, void *stream);
 /* The gradient of the features, [rows of the scene][channels] on the device, as
- * the last spc_training_backward has enqueued it: the training's, or an array
- * that was given to that. NULL: it was not asked for, or no output depends on
- * them. */
+ * the last spc_training_backward has enqueued it: the training's, which lives
+ * as long as that, or an array that was given to that call. NULL: it was not
+ * asked for, or no output depends on them. */
 SPC_API const void *
 spc_training_features_gradient(const spc_training *training);
-/* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
- * NULL: not wanted. Waits. SPC_ENOTFOUND: the layer lacks such an array that
- * the output depends on; SPC_EINVAL: another count. */
+/* The weights (KRSC), scale or bias of a layer and their gradient, [count] each
+ * on the host; NULL: not wanted. Waits. SPC_ENOTFOUND: the layer lacks such an
+ * array that the output depends on; SPC_EINVAL: another count. */
 SPC_API spc_status spc_training_get_param(float *values, float *gradient,
                                           spc_training *training,
                                           const char *layer, spc_operand which,
                                           int64_t count);
-/* Sets the values of a parameter, for callers with their own optimiser. Waits.
+/* Sets the values [count] (host) of a parameter, for callers with their own
+ * optimiser. Waits.
  * Fails as spc_training_get_param. */
 SPC_API spc_status spc_training_set_param(spc_training *training,
                                           const char *layer, spc_operand which,

@@ -179,7 +179,9 @@ SPC_API spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
 SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 
 /* Renders candidate number `i` (from 0) of SPC_STAGE_LIST, in the order of
- * on_trial; *out is the caller's. */
+ * on_trial. The caller releases *out with free(). SPC_EINVAL: there is no such
+ * number, or a bad layer or target; SPC_EUNSUPPORTED: the candidate is refused,
+ * with the reason; SPC_ETEMPLATE: its template cannot be rendered. */
 SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
                                         const spc_conv *conv,
                                         const char *target, int i);
