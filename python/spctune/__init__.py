@@ -13,6 +13,7 @@ package; NumPy and PyTorch are used where they are installed.
 With PyTorch:
 
     spctune.SparseTensor, spctune.nn   a sparse tensor, and layers
+    spctune.PointTensor                points that stay where they are
     spctune.ops                        functions on tensors
     spctune.spconv, spctune.install    spconv's interface
     spctune.compile, spctune.load      a model as one network
@@ -53,6 +54,7 @@ __all__ = [
 
 # What needs PyTorch is imported when it is first asked for.
 _LATER = {
+    "PointTensor": "points",
     "SparseTensor": "sparse",
     "compile": "compiled",
     "install": "spconv",

@@ -4,7 +4,12 @@
     x = spctune.SparseTensor(features, coords)
     x = spctune.nn.Conv3d(16, 32, 3)(x)             # submanifold
     y = spctune.nn.Conv3d(32, 64, 2, stride=2)(x)   # half the resolution
-    z = spctune.nn.InverseConv3d(64, 32, 2, stride=2)(y, x)
+    z = spctune.nn.InverseConv3d(64, 32, 2)(y, x)
+
+    p = spctune.PointTensor(features, points, batch)
+    q = spctune.nn.PointConv(16, 32, 3, radius=0.1)(p)
+    r = spctune.nn.PointConv(32, 64, 3, radius=0.2, voxel=0.1)(q)   # fewer
+    s = spctune.nn.InversePointConv(64, 32, 3, radius=0.2)(r, q)
 
 Weights are [cout, kx, ky, kz, cin / groups].
 """
@@ -15,9 +20,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from . import ops
+from . import clouds, ops
 from ._lib import InvalidError
 from .maps import Map
+from .points import PointTensor, apart, near
 from .sparse import Made, SparseTensor, by_axis, footprint_shape, three
 
 __all__ = [
@@ -26,7 +32,9 @@ __all__ = [
     "DepthwiseConv3d",
     "GenerativeConv3d",
     "InverseConv3d",
+    "InversePointConv",
     "OnFeatures",
+    "PointConv",
     "Sequential",
     "SparseModule",
     "TransposedConv3d",
@@ -313,6 +321,107 @@ class GenerativeConv3d(Convolution):
         )
 
 
+class PointConv(Convolution):
+    """A convolution of points that stay where they are (PointCNN++).
+
+    radius   inputs within it are seen, in the unit of the points
+    nearest  at most so many of them, those of least distance; 0: all
+    voxel    outputs are at the first point in each voxel of this edge; 0: at
+             all points, or at those of forward(x, to)
+
+    The cube of edge 2 * radius about an output has kernel_size cells along each
+    axis. An input has the weights of the cell in which it lies, and a cell may
+    have several inputs or none. InvalidError: no radius, or both `voxel` and
+    `to`.
+    """
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 3,
+        radius: float = 0,
+        nearest: int = 0,
+        voxel: float = 0,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        if not 0 < radius < math.inf:
+            raise InvalidError(
+                f"a radius of {radius}: a number above 0, in the unit of the "
+                "points"
+            )
+        self.kernel_size, self.voxel = kernel, voxel
+        self.words = _point_words(kernel, radius, nearest)
+
+    @apart
+    def forward(
+        self, x: PointTensor, to: Optional[PointTensor] = None
+    ) -> PointTensor:
+        """The outputs at the points of x, at some of them (`voxel`), or at
+        those of `to`."""
+        if to is not None and self.voxel:
+            raise InvalidError(
+                "outputs are at the points of voxels or at those of a tensor, "
+                "not both"
+            )
+        place = x.place if to is None else to.place
+        if self.voxel:
+            place = x.place.sample(self.voxel)
+        m = near(x, place, self.words)
+        y = self.run(x.features, m, self.words, m.rows_out)
+        return PointTensor.at(place, y)
+
+    def extra_repr(self) -> str:
+        words = f"{self.in_channels}, {self.out_channels}, '{self.words}'"
+        return words + (f", voxel={self.voxel}" if self.voxel else "")
+
+
+class InversePointConv(Convolution):
+    """Inverts a PointConv of the same kernel, radius and `nearest`: its outputs
+    are at that layer's inputs. forward(y, x): y is what came of that layer, x
+    what went in."""
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 3,
+        radius: float = 0,
+        nearest: int = 0,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        if not 0 < radius < math.inf:
+            raise InvalidError(
+                f"a radius of {radius}: that of the layer to be inverted"
+            )
+        self.kernel_size = kernel
+        self.words = _point_words(kernel, radius, nearest)
+
+    @apart
+    def forward(self, y: PointTensor, x: PointTensor) -> PointTensor:
+        """The outputs at the points of x."""
+        m = clouds.inverse_of(near(x, y.place, self.words))
+        return x.replace(self.run(y.features, m, m.words, m.rows_out))
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, '{self.words}'"
+
+
+def _point_words(kernel: Sequence[int], radius: float, nearest: int) -> str:
+    words = f"points,k={by_axis(kernel)},radius={radius!r}"
+    return words + (f",nearest={nearest}" if nearest else "")
+
+
 class OnFeatures(SparseModule):
     """A dense module that is applied to the features: OnFeatures(nn.ReLU()).
     It is not called where there are no voxels."""
@@ -344,7 +453,7 @@ class Sequential(nn.Sequential, SparseModule):
         """What comes of the last."""
         for module in self:
             if isinstance(module, SparseModule) or not isinstance(
-                x, SparseTensor
+                x, (SparseTensor, PointTensor)
             ):
                 x = module(x)
             elif len(x):

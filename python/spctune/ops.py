@@ -154,31 +154,39 @@ def _attach(indices: Tensor, coords: Coords) -> Level:
     return level
 
 
-class _Rows:
-    """Device memory of a set, as torch.as_tensor and frombuffer take it."""
+class _Numbers:
+    """int32 numbers on a GPU, as torch.as_tensor takes them."""
 
-    def __init__(self, coords: Coords) -> None:
-        self.coords = coords
+    def __init__(self, address: int, shape: Tuple[int, ...]) -> None:
         self.__cuda_array_interface__ = {
-            "shape": (coords.rows, 4),
+            "shape": shape,
             "typestr": "<i4",
             "strides": None,
             # PyTorch refuses the flag "read only", although it only reads.
-            "data": (coords.data(), False),
+            "data": (address, False),
             "version": 2,
         }
+
+
+def _copied(
+    ctx: Context, address: Optional[int], shape: Tuple[int, ...], like: Tensor
+) -> Tensor:
+    """A copy of int32 numbers of the library, on the device of `like`."""
+    out = torch.empty(shape, dtype=torch.int32, device=like.device)
+    if out.numel() and address is not None:
+        if like.is_cpu:
+            ctx.copy(out.data_ptr(), address, out.nbytes)
+        else:
+            there = _Numbers(address, shape)
+            out.copy_(torch.as_tensor(there, device=like.device))
+    return out
 
 
 def _rows_of(coords: Coords, like: Tensor) -> Tensor:
     """The voxels of a set of outputs in the order of their rows, as a tensor
     with the columns of `like`, and with its level."""
     columns = like.shape[1]
-    out = torch.empty(coords.rows, 4, dtype=torch.int32, device=like.device)
-    if coords.rows:
-        if like.device.type == "cpu":
-            coords.ctx.copy(out.data_ptr(), coords.data() or 0, out.nbytes)
-        else:
-            out.copy_(torch.as_tensor(_Rows(coords), device=like.device))
+    out = _copied(coords.ctx, coords.data(), (coords.rows, 4), like)
     if columns < 4:
         out = out[:, :columns].contiguous()
     _attach(out, coords)

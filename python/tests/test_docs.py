@@ -41,7 +41,12 @@ class Page(unittest.TestCase):
         def draw(*shape):
             return rng.standard_normal(shape).astype(numpy.float32)
 
-        tensors = {"features": torch.randn(len(voxels), 16), "coords": voxels}
+        tensors = {
+            "features": torch.randn(len(voxels), 16),
+            "coords": voxels,
+            "points": voxels[:, 1:].float() / 40,
+            "batch": voxels[:, 0],
+        }
         arrays = {
             "coords": voxels.numpy(),
             "x": draw(len(voxels), 16),
