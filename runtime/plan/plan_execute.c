@@ -149,7 +149,7 @@ spc_status spc_plan_pack_many(int *failed, void *const *packed,
     return fail(plans[i - 1], &error);
 }
 
-/* A call: what was decided before, and what is its own. */
+/* One call: the plan with its binding, and the arguments of this launch. */
 typedef struct call {
     const spc_plan *plan;
     const spc__binding *binding;

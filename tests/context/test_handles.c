@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_handles.c - what bindings need of contexts and plans: whom a handle
- * belongs to, memory from the caller, whether a plan still fits, packing of
- * many plans.
+ * test_handles.c - what bindings need of contexts and plans: the owner of a
+ * handle, memory from the caller, whether a plan still fits, packing of many
+ * plans.
  *
  * Runs on "cpu".
  */
@@ -161,7 +161,7 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
 }
 END_TEST
 
-/* ---- whom a handle belongs to -------------------------------------------- */
+/* ---- the owner of a handle ----------------------------------------------- */
 
 START_TEST(a_handle_says_which_context_and_process_it_belongs_to)
 {

@@ -615,7 +615,7 @@ START_TEST(buffers_that_overlap_are_refused)
 }
 END_TEST
 
-/* As layers do that read and write slices of a concatenation. */
+/* Layers read and write slices of a concatenation in the same way. */
 START_TEST(slices_of_one_buffer_do_not_overlap)
 {
     harness r;

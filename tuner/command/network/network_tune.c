@@ -21,8 +21,8 @@
 
 /* ---- problems ------------------------------------------------------------ */
 
-/* True for layers whose coarse voxels are the input: their map is that of the
- * strided layer that they undo, so the finer set is their scene. */
+/* True for layers from coarse to fine voxels. They use the map of the strided
+ * layer that they undo, so they are tuned on the finer set. */
 static bool ends_at_scene(const spc_conv *layer)
 {
     return layer->op == SPC_INVERSE || layer->op == SPC_TRANSPOSED;

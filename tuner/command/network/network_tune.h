@@ -18,7 +18,7 @@ typedef struct problem {
     joint_layer known;   /* its fastest kernels, by the order that they read */
     rivals rivals;       /* those that are nearly as fast as its own */
     char *untuned;       /* the kernel of a plan without records; owned */
-    bool gives_way;      /* its own kernel is replaced by that one */
+    bool gives_way;      /* the untuned kernel replaces its own */
 } problem;
 
 typedef struct tuning {
