@@ -14,7 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main() -> int:
-    sys.path[:0] = [HERE, os.path.dirname(HERE)]
+    package = os.path.dirname(HERE)
+    sys.path[:0] = [HERE, package, os.path.join(package, "examples")]
     try:
         suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:])
     except unittest.SkipTest as reason:  # of a whole module

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,15 +17,14 @@ try:
 except ImportError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from None
 
-sys.path.append(
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples")
-)
 import curves
 import rooms
 import train_detector
 import train_rooms
 
 import spctune
+
+EXAMPLES = os.path.dirname(os.path.abspath(curves.__file__))
 
 
 class Verdicts(unittest.TestCase):
@@ -104,6 +104,83 @@ class Training(unittest.TestCase):
             with mock.patch.object(spctune.ops, "_backward_input", wrong):
                 agree, said = self.train(train_rooms, folder)
         self.assertFalse(agree, said)
+
+
+UTILS = """
+import spconv
+import spconv.pytorch as spconv
+
+def replace_feature(out, features):
+    return out.replace_feature(features)
+"""
+BACKBONE = """
+import torch.nn as nn
+from ...utils.spconv_utils import replace_feature, spconv
+
+class VoxelBackBone8x(nn.Module):
+    def __init__(self, model_cfg, input_channels, grid_size, **kwargs):
+        super().__init__()
+        assert model_cfg.get("RETURN", None) is None
+        self.sparse_shape = grid_size[::-1] + [1, 0, 0]
+        conv = spconv.SubMConv3d(input_channels, 4, 3, bias=False)
+        self.conv_input = spconv.SparseSequential(conv, nn.ReLU())
+        self.down = spconv.SparseSequential(
+            spconv.SparseConv3d(4, 4, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm1d(4),
+        )
+
+    def forward(self, batch_dict):
+        x = spconv.SparseConvTensor(
+            features=batch_dict["voxel_features"],
+            indices=batch_dict["voxel_coords"].int(),
+            spatial_shape=self.sparse_shape,
+            batch_size=batch_dict["batch_size"],
+        )
+        one = self.conv_input(x)
+        two = self.down(one)
+        two = replace_feature(two, two.features.relu())
+        batch_dict.update({
+            "encoded_spconv_tensor": two,
+            "multi_scale_3d_features": {"x_conv1": one, "x_conv2": two},
+            "multi_scale_3d_strides": {"x_conv1": 1, "x_conv2": 2},
+        })
+        return batch_dict
+"""
+
+
+class OpenPcdet(unittest.TestCase):
+    """The example on a package with OpenPCDet's names; on a clone of it where
+    $SPC_OPENPCDET names one."""
+
+    def test_a_backbone_trains_and_compiles_without_spconv(self):
+        with tempfile.TemporaryDirectory() as folder:
+            clone = os.environ.get("SPC_OPENPCDET", "")
+            if not clone:
+                clone = f"{folder}/clone"
+                for name, text in (
+                    ("utils/spconv_utils.py", UTILS),
+                    ("models/backbones_3d/spconv_backbone.py", BACKBONE),
+                ):
+                    path = f"{clone}/pcdet/{name}"
+                    os.makedirs(os.path.dirname(path))
+                    with open(path, "w", encoding="utf-8") as file:
+                        file.write(text)
+            words = [sys.executable, "-B", f"{EXAMPLES}/openpcdet.py", clone]
+            words += ["--out", folder, "--device", "cpu", "--scale", "0.02"]
+            package = os.path.dirname(os.path.dirname(spctune.__file__))
+            done = subprocess.run(
+                words,
+                env=dict(os.environ, PYTHONPATH=package),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            made = os.listdir(folder)
+        self.assertIn("layers are of spctune.spconv.conv", done.stdout)
+        self.assertIn("second.db", made)
+        self.assertIn("openpcdet_levels.svg", made)
+        self.assertIn("openpcdet_profile.svg", made)
 
 
 if __name__ == "__main__":
