@@ -87,14 +87,18 @@ void cli_help_short(const cli *self)
 
 static void print_exit_statuses(void)
 {
-    fputs("\nexit statuses:\n"
-#define X(name, value, code, text) "  " #code "\t" text "\n"
-          SPC_STATUS_MAP(X)
+    static const char *const texts[256] = {
+#define X(name, value, code, text) [code] = text,
+        SPC_STATUS_MAP(X)
 #undef X
-              ,
-          stdout);
-    printf("  %d\tstopped by SIGTERM or SIGUSR1: run again, tune goes on\n",
-           CLI_PREEMPTED);
+            [CLI_PREEMPTED] =
+                "stopped by SIGTERM or SIGUSR1: tune continues when run again",
+    };
+
+    puts("\nexit statuses:");
+    for (int code = 0; code < 256; code++)
+        if (texts[code] != NULL)
+            printf("  %d\t%s\n", code, texts[code]);
 }
 
 void cli_help_full(const cli *self)

@@ -373,6 +373,19 @@ static spc_status try_rivals(tuning *t, double *us)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* True if all layers keep their untuned kernels: the two times of a replay then
+ * differ by chance. */
+static bool keeps_untuned(const tuning *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        const problem *p = &t->problems[i];
+        if (p->rivals.now != NULL && p->untuned != NULL &&
+            strcmp(p->rivals.now, p->untuned) != 0)
+            return false;
+    }
+    return true;
+}
+
 static void print(const tuning *t, double us, double untuned_us)
 {
     const network *n = &t->net;
@@ -387,7 +400,8 @@ static void print(const tuning *t, double us, double untuned_us)
     if (json == NULL) {
         printf("\n%s on %s: a replay takes %.1f us", n->info.name, scenes, us);
         if (untuned_us > 0)
-            printf(", untuned %.1f us", untuned_us);
+            printf(", untuned %.1f us%s", untuned_us,
+                   keeps_untuned(t) ? " with the same kernels" : "");
         putchar('\n');
         return;
     }
