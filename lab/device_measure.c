@@ -97,6 +97,7 @@ static spc_status choose(fixture *b, const char *name, unsigned block,
     if (status != SPC_OK)
         return status;
     int blocks = b->ctx->info.multiprocessors * (resident > 0 ? resident : 1);
+    /* The device may not state its multiprocessors. */
     if (blocks < 1)
         blocks = 1;
     if (blocks > MOST_BLOCKS)

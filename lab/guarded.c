@@ -66,6 +66,7 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
         return SPC_OK;
     if (check_size(guards->ctx, bytes) != SPC_OK)
         return SPC_ECAPACITY;
+    /* First, as the device may not have room for both. */
     spc__guarded_release(guards, to, 1);
     to->room = round_up(bytes);
     spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
@@ -81,6 +82,7 @@ char *spc__guarded_zone(const spc__guards *guards, const spc__guarded *of)
 
 char *spc__guarded_end(const spc__guarded *of)
 {
+    /* Digests count in units of two bytes. */
     return of->data + (of->bytes + 1) / 2 * 2;
 }
 

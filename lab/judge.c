@@ -73,6 +73,7 @@ static double error_of(const spc__expected *e, double got, double reference,
         return e->odd == SPC__ODD_ANYTHING || !isfinite(got) ? 0 : INFINITY;
     double off = fabs(got - reference);
     double error = off == 0 ? 0 : off / tolerance;
+    /* A comparison with NaN is false, so NaN would pass. */
     return isnan(error) ? INFINITY : error;
 }
 
@@ -115,6 +116,7 @@ spc__worst spc__judge(const void *result, const spc__operand *of,
             int64_t left = of->columns - first;
             s.count = (size_t)(left < SPAN ? left : SPAN);
             judge_span(&worst, &s, of, expected);
+            /* No later element can be worse. */
             if (isinf(worst.error))
                 return worst;
         }
@@ -153,6 +155,7 @@ bool spc__gaps_hold(const void *result, const spc__operand *of)
     size_t element = spc__dtype_of(of->dtype)->bytes;
     const unsigned char *bytes = result;
 
+    /* No gap follows the last row. */
     for (int64_t row = 0; row + 1 < of->rows && of->bytes > of->dense_bytes;
          row++)
         for (size_t i = (size_t)(row * of->pitch + of->columns) * element;

@@ -64,10 +64,12 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     if (at->draw == SPC__REAL && worst.error > g->out->error)
         g->out->error = worst.error;
+    /* Written so that NaN fails as well. */
     if (!(worst.error <= 1)) {
         spc__gate_reject(g, at, digests[SPC__RESULT], &worst);
         return;
     }
+    /* All later runs are compared with these bits. */
     g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
     if (spc__gate_zones_hold(g, "out", &g->fixture->out,
                              &digests[SPC__OUT_ZONES]))
@@ -133,6 +135,8 @@ static bool pack_draws(spc__gate *g)
             continue;
         spc__guarded *to =
             d == SPC__REAL ? &g->tested->packed : &fixture->packed[d];
+        /* REAL is packed when the candidate enters (pack_real), into an array
+         * of its own, as it is timed in turns with others. */
         if (d != SPC__REAL)
             status =
                 spc__fixture_pack(fixture, to, g->tested->plan, (spc__draw)d);
@@ -211,6 +215,7 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
     if (!g->tested->verified || digest == g->tested->first[s][SPC__REAL] ||
         !spc__gate_compare(g, &at, digest, &worst))
         return;
+    /* Atomics add in the order of arrival, so other bits are allowed. */
     if (g->tested->atomics && worst.error <= 1)
         return;
     if (worst.error <= 1)
@@ -240,6 +245,7 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
     int differ = 0;
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
+        /* Other contents each time, which must not show in a result. */
         int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
         if ((status = spc__fixture_load(fixture, s, draw)) == SPC_OK &&
             (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
@@ -386,6 +392,8 @@ void spc__gate_before_timing(spc__verdict *out, spc__fixture *fixture,
 {
     spc__gate g = begin(out, fixture, tested);
 
+    /* A kernel that writes nothing must not find a right result in the
+     * output. */
     if (spc__fixture_set_timed(fixture, tested->plan, s) != SPC_OK ||
         spc__fixture_fill_out(fixture, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g);

@@ -20,6 +20,7 @@ void spc__gate_failed(const spc__gate *g)
     snprintf(g->out->note, sizeof(g->out->note), "%.190s",
              spc__error_of(ctx)->text);
     g->out->status = SPC__TRIAL_FAULT;
+    /* An error that stays means that the device is lost to this process. */
     g->out->dead = spc_ctx_synchronize(ctx) != SPC_OK;
 }
 
@@ -125,6 +126,7 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
          spc__guarded_fill(&fixture->guards, &fixture->workspace,
                            at->work_byte) != SPC_OK) ||
         launch(g, at) != SPC_OK || spc__gate_digest(g, digests) != SPC_OK) {
+        /* A write to a closed page has given the verdict already. */
         if (g->out->status == SPC__TRIAL_OK)
             spc__gate_failed(g);
         return false;
@@ -145,6 +147,8 @@ static const spc__right *find_right(const spc__fixture *fixture,
     return NULL;
 }
 
+/* Remembers the digest of a right result, so that the next candidate with the
+ * same bits needs no comparison on the host. */
 static void keep_right(spc__fixture *fixture, const spc__gate_setting *at,
                        uint64_t digest, const spc__worst *worst)
 {
@@ -160,6 +164,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
     spc__operand out = spc__sample_out(sample, at->s);
 
     *worst = (spc__worst){0};
+    /* An exact result has one digest, which the sample knows. */
     if (at->draw != SPC__REAL &&
         digest == sample->scenes[at->s].digest[at->draw])
         return true;

@@ -70,6 +70,7 @@ typedef struct line {
     int count;
 } line;
 
+/* Rounds down below zero as well, where C rounds towards zero. */
 static int64_t floor_divide(int64_t value, int64_t by)
 {
     return value / by - (value % by < 0);
@@ -290,6 +291,8 @@ static void search_tile(void *payload, int64_t i)
         s->index[k * rows + row] = (int32_t)input;
         pairs += input >= 0;
     }
+    /* Tiles run on all threads; once a tile, so that they do not wait for each
+     * other. */
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 
@@ -311,6 +314,7 @@ static spc_status copy_coords(int32_t **out, int64_t *rows,
     size_t bytes = (size_t)set->rows * ROW_BYTES;
 
     *rows = set->rows;
+    /* One byte more, as an empty set needs a pointer too. */
     *out = malloc(bytes + 1);
     if (*out == NULL)
         return spc__fail_memory(error, bytes);

@@ -8,6 +8,8 @@
 
 enum { ROW_BYTES = 4 * sizeof(int32_t) };
 
+/* Multiplies by 2^64 over the golden ratio, and folds the high half down, since
+ * the table uses the low bits. */
 static uint64_t hash(const int32_t coord[4])
 {
     uint64_t h = 0;
@@ -31,6 +33,7 @@ static uint64_t find_slot(const spc__row_set *set, const int32_t coord[4])
 
 static void fill_slots(spc__row_set *set)
 {
+    /* -1 is an empty slot. */
     memset(set->slots, 0xff, (set->mask + 1) * sizeof(*set->slots));
     for (int64_t row = 0; row < set->rows; row++)
         set->slots[find_slot(set, set->coords + 4 * row)] = (int32_t)row;
@@ -55,6 +58,8 @@ static spc_status reserve(spc__row_set *set, int64_t capacity, spc_error *error)
     int32_t *coords = realloc(set->coords, coord_bytes);
     if (coords == NULL)
         return spc__fail_memory(error, coord_bytes);
+    /* At once: after a failure below, the old pointer would be one that
+     * realloc() has freed. */
     set->coords = coords;
     int32_t *slots = realloc(set->slots, slot_bytes);
     if (slots == NULL)

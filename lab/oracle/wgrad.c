@@ -60,6 +60,7 @@ static void add_row(double *sum, double x, const float *dy, int columns)
 static void add_row_and_size(double *sum, double *size, double x,
                              const float *dy, int columns)
 {
+    /* Clears the signs: fabs() of two numbers at once. */
     const bits keep = {INT64_MAX, INT64_MAX};
     pair both = {x, x};
     int i = 0;

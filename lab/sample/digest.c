@@ -33,6 +33,8 @@ uint64_t spc__digest_host(const void *data, size_t bytes)
         memcpy(&unit, all + i * sizeof(unit), sizeof(unit));
         SPC_DIGEST_ADD(first, second, unit, i);
     }
+    /* An odd array: the device reads a byte of its zone together with the last
+     * one. */
     if (bytes % sizeof(unit) != 0) {
         unsigned last = all[bytes - 1] | (unsigned)SPC__DIGEST_PAD << 8;
         SPC_DIGEST_ADD(first, second, last, bytes / sizeof(unit));
@@ -75,6 +77,7 @@ spc_status spc__digester_create(spc__digester **out, spc_ctx *ctx)
         return spc__fail_memory(spc__error_of(ctx), sizeof(*d));
     d->ctx = ctx;
     if ((status = find_kernel(d)) != SPC_OK) {
+        /* Otherwise a device without the kernel compares on the host. */
         if (status == SPC_EINTERRUPTED)
             return status;
         spc__log_printf(&ctx->log, SPC_LOG_DEBUG,
@@ -140,6 +143,7 @@ spc_status spc__digester_add(spc__digester *d, const void *data, size_t bytes)
                          "more than %d digests at once", SPC__DIGESTS_MAX);
     if (d->kernel == NULL)
         return add_at_host(d, data, bytes);
+    /* Each array has sums of its own, so that nothing waits until the end. */
     args.sums = d->sums + 2 * d->count++;
     args.blocks = blocks_for(d->ctx, args.units);
     spc__launch launch = {.grid_x = (unsigned)args.blocks,

@@ -16,16 +16,16 @@
  *         bias in three, and in some scenes of sizes many inputs.
  * WIDE    Odd integers of all the bits that the type must multiply exactly.
  *         fp16 and tf32: 11 bits, of which bf16 keeps 8 (bf16 itself: those);
- *         sums are far beyond
- *         the 11 bits that an fp16 accumulator keeps. fp32: 13 bits, of which
- *         tf32 keeps 11. Each wide value meets narrow ones (1 and 3) only: then
- *         a sum of three tf32 products, which drops the product of the two low
- *         halves, is exact too, since the narrow value's low half is zero, and
- *         13 bits split into two halves of 11 without loss. Inputs are wide in
- *         some channels and weights in others, so that rounding either shows.
- *         Rounding any odd wide value gives an odd error: for an odd number of
- *         them times odd narrow values the sum of errors is odd, so not zero.
- *         fp32 data is scaled by 2^-30, which fp16 flushes to zero.
+ *         sums are far beyond the 11 bits that an fp16 accumulator keeps. fp32:
+ *         13 bits, of which tf32 keeps 11. Each wide value meets narrow ones (1
+ *         and 3) only: then a sum of three tf32 products, which drops the
+ *         product of the two low halves, is exact too, since the narrow value's
+ *         low half is zero, and 13 bits split into two halves of 11 without
+ *         loss. Inputs are wide in some channels and weights in others, so that
+ *         rounding either shows. Rounding any odd wide value gives an odd
+ *         error: for an odd number of them times odd narrow values the sum of
+ *         errors is odd, so not zero. fp32 data is scaled by 2^-30, which fp16
+ *         flushes to zero.
  *
  * An epilogue keeps all that: scales are 1 and 1/2 of either sign, or 0, so
  * that sums stay whole halves of a unit; a bias and a residual are whole
@@ -51,8 +51,8 @@
  *         three are positive, in three negative: where all offsets are seen,
  *         sums are nearly 2^14 for each product, which an accumulator of less
  *         than 32 bits does not hold, or one of fp32. The oracle adds in
- * double; int32 holds fewer than 2^17 products, and for more products the
- *         magnitudes are smaller.
+ *         double; int32 holds fewer than 2^17 products, and for more products
+ *         the magnitudes are smaller.
  *
  * With random signs the bound on sums is not certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most

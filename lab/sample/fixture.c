@@ -156,6 +156,7 @@ static spc_status digest_weights(const spc__fixture *fixture, uint64_t *digests)
     size_t zone = fixture->guards.zone_bytes[false];
     spc_status status = spc__digester_begin(fixture->digester);
 
+    /* Draws without weights must compare as equal. */
     memset(digests, 0, sizeof(fixture->weights_digest));
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
         const spc__guarded *of = &fixture->weights[d];
@@ -235,6 +236,7 @@ spc_status spc__fixture_mend_weights(bool *held, spc__fixture *fixture)
     uint64_t digests[SPC__DRAWS];
     spc_status status = digest_weights(fixture, digests);
 
+    /* A failure to read is no verdict. */
     *held = status != SPC_OK ||
             memcmp(digests, fixture->weights_digest, sizeof(digests)) == 0;
     return *held ? status : upload_weights(fixture);
@@ -271,6 +273,8 @@ spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture,
     if (status == SPC_OK && scene->given != NULL)
         status = spc_scene_create(&given, scene->given, scene->given_voxels, "",
                                   error);
+    /* Only this map gets zones around its arrays: the context is set back at
+     * once. */
     fixture->ctx->zone_bytes = MAP_ZONE;
     if (status == SPC_OK)
         status = spc__map_create_between(out, fixture->ctx,

@@ -11,7 +11,7 @@
 typedef struct counting_hook {
     int calls;  /* of alloc */
     int fail;   /* the number of the call that gets nothing; 0: none */
-    int skewed; /* every block starts so many bytes behind a good place */
+    int skewed; /* bytes by which every block misses its alignment */
     int live;   /* blocks in use */
     size_t live_bytes;
 } counting_hook;

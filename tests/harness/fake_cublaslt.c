@@ -33,6 +33,7 @@ EXPORT int cublasLtMatmul(void *handle, const int64_t *how, const float *alpha,
 int cublasLtCreate(void **handle)
 {
     *handle = &the_fake_cublaslt;
+    /* The test compares it with 0 at the end: each handle must be destroyed. */
     the_fake_cublaslt.handles += the_fake_cublaslt.fails_to_start == 0;
     return the_fake_cublaslt.fails_to_start;
 }
@@ -49,6 +50,8 @@ int cublasLtMatmulDescInit_internal(int64_t *out, size_t bytes, int compute,
     memset(out, 0, bytes);
     out[0] = compute;
     out[1] = scale;
+    /* The library states the size of its descriptor: one that is too small for
+     * cuBLASLt would be overrun. */
     return bytes >= 32 * sizeof(int64_t) ? 0 : 7;
 }
 

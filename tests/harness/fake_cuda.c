@@ -116,6 +116,7 @@ static const struct rule {
     [FAKE_LaunchKernelEx] = {.context = true},
 };
 
+/* Contexts form a stack for each thread, as in the driver. */
 static CUcontext current(void)
 {
     return depth > 0 ? stack[depth - 1] : NULL;
@@ -129,6 +130,8 @@ static CUresult begin(int call)
     pthread_mutex_lock(&lock);
     fake->calls++;
     fake->count[call]++;
+    /* The test names the failing call by its number or by its name. It fails
+     * before any other check, as a driver's own trouble would. */
     told_to_fail = fake->calls == fake->fail_at || call == fake->fail_call;
     if (told_to_fail) {
         fake->failed = call;
@@ -138,6 +141,8 @@ static CUresult begin(int call)
         return FAKE_NOT_INITIALIZED;
     if (rules[call].context && current() == NULL)
         return FAKE_INVALID_CONTEXT;
+    /* The driver refuses the call, and the capture that it interrupts is
+     * lost. */
     if (rules[call].unsafe && captured != NULL) {
         captured->spoiled = true;
         return FAKE_CAPTURE_UNSUPPORTED;
@@ -145,6 +150,7 @@ static CUresult begin(int call)
     return CUDA_SUCCESS;
 }
 
+/* Every path of a call ends here, or the lock would stay. */
 static CUresult end(CUresult result)
 {
     pthread_mutex_unlock(&lock);
@@ -160,6 +166,8 @@ static bool does_it(CUresult result)
 
 /* ---- objects ---------------------------------------------------------- */
 
+/* The test's count of a kind of objects; NULL for functions, which end with
+ * their module. */
 static int *live_count(kind of)
 {
     fake_live *live = &the_fake_cuda.live;
@@ -181,6 +189,8 @@ static void add_live(kind of, int count)
         *live += count;
 }
 
+/* Adds an object to the current context, whose end frees it. Memory for the
+ * double itself never runs out: abort() shows if it does. */
 static object *add(kind of)
 {
     object *it = calloc(1, sizeof(*it));
@@ -229,6 +239,8 @@ static void drop(object *it)
     free(it);
 }
 
+/* Frees the functions of a module that is unloaded. The next object is read
+ * first, as drop() frees this one. */
 static void drop_functions(object *module)
 {
     for (object *next, *it = module->context->objects; it; it = next) {
@@ -242,6 +254,7 @@ static void drop_functions(object *module)
 static void reclaim(CUcontext context)
 {
     while (context->objects != NULL) {
+        /* Each is an object that the code under test has forgotten to free. */
         if (context->objects->kind != FUNCTION)
             the_fake_cuda.reclaimed++;
         drop(context->objects);
@@ -313,6 +326,7 @@ static const struct {
      "the capture was spoiled"},
 };
 
+/* Both texts of an error. An unknown one is invalid, and its text NULL. */
 static CUresult describe(int call, CUresult error, const char **text)
 {
     CUresult result = begin(call);
@@ -429,9 +443,11 @@ CUresult DevicePrimaryCtxRelease(CUdevice d)
     CUresult result = begin(FAKE_DevicePrimaryCtxRelease);
 
     if (does_it(result)) {
+        /* One release too many is an error of the code under test. */
         if (check_device(d) != CUDA_SUCCESS || primary[d].retained == 0)
             return end(FAKE_INVALID_CONTEXT);
         the_fake_cuda.retained--;
+        /* The last reference frees all that is left in the context. */
         if (--primary[d].retained == 0)
             reclaim(&primary[d]);
     }
@@ -499,6 +515,7 @@ CUresult CtxPopCurrent(CUcontext *context)
     return end(result);
 }
 
+/* A context of the test, such as a program that uses the library may have. */
 static CUcontext context_create(int device)
 {
     CUcontext context = calloc(1, sizeof(*context));
@@ -535,7 +552,10 @@ static CUresult enqueue(CUstream stream, int launches)
     if (stream != NULL && it == NULL)
         return FAKE_INVALID_HANDLE;
     if (it == NULL)
+        /* Work on the default stream: the test counts launches elsewhere that
+         * do not wait for it. */
         the_fake_cuda.pending++;
+    /* A capture records the launch, on which the next one then depends. */
     else if (it->capturing) {
         it->launches += launches;
         it->open[0] = (CUgraphNode)(uintptr_t)it->launches;
@@ -591,6 +611,7 @@ CUresult StreamDestroy(CUstream stream)
     object *it = find(STREAM, stream, current());
 
     if (does_it(result) && it != NULL) {
+        /* A stream may be destroyed in the middle of its capture. */
         if (captured == it)
             captured = NULL;
         drop(it);
@@ -645,9 +666,12 @@ CUresult StreamEndCapture(CUstream stream, CUgraph *graph)
     CUresult result = begin(FAKE_StreamEndCapture);
     object *it = find(STREAM, stream, current());
 
+    /* A capture that was invalidated gives NULL, as in the driver. */
     *graph = NULL;
     if (it == NULL || !it->capturing)
         return end(FAKE_INVALID_HANDLE);
+    /* The capture ends even if it was invalidated: otherwise the stream could
+     * never be used again. */
     it->capturing = false;
     captured = NULL;
     if (result == CUDA_SUCCESS && it->spoiled)
@@ -689,6 +713,7 @@ CUresult StreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
         (it == NULL || !it->capturing || count > FAKE_OPEN ||
          flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES))
         result = FAKE_INVALID_VALUE;
+    /* A node can only wait for nodes of this graph that exist already. */
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
         if ((uintptr_t)nodes[i] == 0 ||
             (uintptr_t)nodes[i] > (uintptr_t)it->launches)
@@ -728,10 +753,13 @@ CUresult GraphLaunch(CUgraphExec exec, CUstream stream)
         result = enqueue(stream, it->launches);
     }
     if (result == CUDA_SUCCESS)
+        /* A clock that only launches advance: times of tests are exact. */
         now_us += it->launches * the_fake_cuda.launch_us;
     return end(result);
 }
 
+/* Destroys an object. A handle of another context, or a stale one, is
+ * refused. */
 static CUresult destroy(int call, kind of, const void *handle)
 {
     CUresult result = begin(call);
@@ -786,6 +814,7 @@ CUresult EventQuery(CUevent event)
 
     if (result == CUDA_SUCCESS && find(EVENT, event, current()) == NULL)
         result = FAKE_INVALID_HANDLE;
+    /* A kernel that never ends. */
     if (result == CUDA_SUCCESS && the_fake_cuda.hangs)
         result = CUDA_ERROR_NOT_READY;
     return end(result);
@@ -811,8 +840,10 @@ CUresult MemAlloc(CUdeviceptr *memory, size_t bytes)
     CUresult result = begin(FAKE_MemAlloc);
     void *taken = NULL;
 
+    /* The driver refuses an allocation of nothing. */
     if (result == CUDA_SUCCESS && bytes == 0)
         result = FAKE_INVALID_VALUE;
+    /* 256 bytes is the alignment that the driver promises. */
     if (result == CUDA_SUCCESS && (bytes > the_fake_cuda.memory_bytes ||
                                    posix_memalign(&taken, 256, bytes) != 0))
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -840,6 +871,7 @@ CUresult MemFree(CUdeviceptr memory)
     return end(result);
 }
 
+/* A copy is work on its stream, within one allocation. */
 static CUresult check_range(CUdeviceptr memory, size_t bytes, CUstream stream)
 {
     if (find_memory(memory, bytes) == NULL)
@@ -880,6 +912,7 @@ CUresult MemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
         result = check_range(to, bytes, stream);
     if (result == CUDA_SUCCESS)
         the_fake_cuda.bytes_set += bytes;
+    /* In a capture it only becomes a node. */
     if (result == CUDA_SUCCESS && !is_capturing(stream))
         memset((void *)(uintptr_t)to, byte, bytes);
     return end(result);
@@ -997,6 +1030,7 @@ CUresult ModuleGetFunction(CUfunction *function, CUmodule module,
         if (it == NULL) {
             it = add(FUNCTION);
             it->module = from;
+            /* More shared memory must be asked for (FuncSetAttribute). */
             it->shared_limit = SHARED_FIRST;
             snprintf(it->name, sizeof(it->name), "%s", name);
         }
@@ -1029,6 +1063,7 @@ CUresult FuncSetAttribute(CUfunction function, int attribute, int value)
     if (result == CUDA_SUCCESS && it == NULL)
         result = FAKE_INVALID_HANDLE;
     if (result == CUDA_SUCCESS &&
+        /* The other attribute is a share in per cent. */
         (value < 0 || value > (limit ? SHARED_BLOCK : 100)))
         result = FAKE_INVALID_VALUE;
     if (result == CUDA_SUCCESS && limit)
@@ -1036,6 +1071,8 @@ CUresult FuncSetAttribute(CUfunction function, int attribute, int value)
     return end(result);
 }
 
+/* Blocks that fit into one multiprocessor. Each also takes RESERVED bytes of
+ * shared memory for the system. */
 static int resident(int threads, size_t shared_bytes)
 {
     int by_threads = 2048 / threads;
@@ -1140,6 +1177,7 @@ static bool conv_is_sound(const spc_conv_args *args)
            (args->workspace == NULL || is_words(args->workspace, 1));
 }
 
+/* The arrays of a set of voxels. */
 static bool set_is_sound(const spc_index_set *set)
 {
     long long rows = set->rows_padded, words = 128LL << set->share_shift;
@@ -1150,6 +1188,7 @@ static bool set_is_sound(const spc_index_set *set)
            is_words(set->order, rows) && is_words(set->count, 1);
 }
 
+/* Arrays that are read only where the set is built. */
 static bool build_is_sound(const spc_index_args *args)
 {
     return is_words(args->coords, 4LL * args->source_rows) &&
@@ -1157,6 +1196,7 @@ static bool build_is_sound(const spc_index_args *args)
            is_words(args->bins, 128LL << args->set.share_shift);
 }
 
+/* The list ends at the first order without rows. */
 static bool tiles_are_sound(const spc_index_args *args, unsigned grid)
 {
     long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
@@ -1174,6 +1214,7 @@ static bool tiles_are_sound(const spc_index_args *args, unsigned grid)
     return true;
 }
 
+/* Arrays that are written where a map is searched. */
 static bool map_is_sound(const spc_index_args *args, unsigned grid)
 {
     long long rows = args->set.rows_padded;
@@ -1188,6 +1229,7 @@ static bool map_is_sound(const spc_index_args *args, unsigned grid)
            tiles_are_sound(args, grid);
 }
 
+/* The arguments of a launch that indexes: each stage has arrays of its own. */
 static bool index_is_sound(const spc_index_args *args, unsigned grid)
 {
     long long rows = args->set.rows_padded;
@@ -1203,6 +1245,7 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
            (!(args->stages & ~SPC_INDEX_BUILD) || map_is_sound(args, grid));
 }
 
+/* The arguments of the kernel that lists pairs. */
 static bool list_is_sound(const spc_index_args *args, unsigned grid)
 {
     const spc_index_by_offset *pairs = &args->by_offset;
@@ -1299,6 +1342,8 @@ static bool is_sound(const fake_launch *launch)
     return true;
 }
 
+/* Notes the attributes of a launch; false for one that the library does not
+ * use. */
 static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
@@ -1317,6 +1362,7 @@ static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
     return true;
 }
 
+/* The driver's limits on a launch. */
 static CUresult check_launch(const CUlaunchConfig *c, const object *function,
                              bool cooperative)
 {
@@ -1326,11 +1372,13 @@ static CUresult check_launch(const CUlaunchConfig *c, const object *function,
         c->sharedMemBytes > (unsigned)function->shared_limit)
         return FAKE_INVALID_VALUE;
     int most = MULTIPROCESSORS * resident((int)c->blockDimX, c->sharedMemBytes);
+    /* Blocks that wait for each other must all be resident. */
     if (cooperative && c->gridDimX * c->gridDimY > (unsigned)most)
         return FAKE_TOO_MANY_BLOCKS;
     return CUDA_SUCCESS;
 }
 
+/* Does the part of a launch that the host reads back: the test's statistics. */
 static void run(const fake_launch *launch)
 {
     const spc_index_args *index = &launch->args.index;
@@ -1346,6 +1394,7 @@ static void run(const fake_launch *launch)
         index->pairs[0] = the_fake_cuda.pairs;
 }
 
+/* Checks and records a launch. Only the last FAKE_LAUNCHES are kept. */
 static CUresult launch(const CUlaunchConfig *config, const object *function,
                        void **params)
 {
