@@ -7,6 +7,8 @@ package; NumPy and PyTorch are used where they are installed.
     spctune.array     convolution on NumPy and CuPy arrays
     spctune.options   the database, background mode, determinism
     spctune.tune      measures the kernels of a layer and stores the best
+    spctune.capture   writes down the layers that a program runs, to be tuned
+    spctune.wait      waits for kernels that are compiled in the background
     spctune.explain   which kernel a layer gets, and why
     spctune.db        what the database has
 
@@ -32,8 +34,9 @@ from ._lib import (
     UnsupportedError,
     version_text,
 )
+from .captures import capture
 from .context import Context, empty_cache, options
-from .tuning import db, devices, explain, tune
+from .tuning import db, devices, explain, tune, wait
 
 __version__ = version_text(_VERSION)
 __all__ = [
@@ -44,12 +47,14 @@ __all__ = [
     "OutOfMemoryError",
     "UnsupportedError",
     "array",
+    "capture",
     "db",
     "devices",
     "empty_cache",
     "explain",
     "options",
     "tune",
+    "wait",
 ]
 
 # What needs PyTorch is imported when it is first asked for.

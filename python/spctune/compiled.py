@@ -23,12 +23,13 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    Union,
 )
 
 import torch
 from torch import Tensor, nn
 
-from . import context, ops, pooling
+from . import context, ops, pooling, show
 from ._lib import InvalidError, lib
 from .context import Context
 from .lower import Lowered, lower
@@ -60,7 +61,7 @@ from .trace import (
     same_path,
     unify_all,
 )
-from .tuning import Report, tune_scenes
+from .tuning import Reports, layer_progress, tune_scenes
 
 __all__ = ["CompiledModel", "LoadedNetwork", "Profile", "compile", "load"]
 
@@ -91,25 +92,27 @@ class Profile(List[Step]):
         lines.append(f"{self.total():9.1f}  in all, one step after the other")
         return "\n".join(lines)
 
+    def svg(self) -> str:
+        """A picture: a bar a step, as long as its time, coloured by its
+        dataflow, with a mark at its floor."""
+        return show.picture(self)
+
     def _repr_html_(self) -> str:
-        most = max((s.us for s in self), default=0) or 1
-        rows = []
-        for s in self:
-            bar = (
-                f"<div style='background:#4c78a8;height:.7em;"
-                f"width:{240 * s.us / most:.0f}px'></div>"
-            )
-            rows.append(
-                f"<tr><td>{s.name}</td><td>{s.text}</td>"
-                f"<td>{s.rows_out}</td><td>{s.us:.1f}</td>"
-                f"<td>{s.floor_us:.1f}</td><td>{bar}</td>"
-                f"<td>{s.kernel}</td></tr>"
-            )
-        return (
-            "<table><tr><th>step</th><th>layer</th><th>rows</th><th>us</th>"
-            "<th>floor</th><th></th><th>kernel</th></tr>"
-            + "".join(rows)
-            + "</table>"
+        heads = ("step", "layer", "rows", "us", "floor", "kernel", "choice")
+        return self.svg() + show.table(
+            heads,
+            [
+                (
+                    s.name,
+                    s.text,
+                    s.rows_out,
+                    s.us,
+                    s.floor_us,
+                    s.kernel,
+                    s.match,
+                )
+                for s in self
+            ],
         )
 
 
@@ -242,6 +245,7 @@ class CompiledModel:
         self.extent = _extent_of(tapes, lowered)
         self.device = first.tensors[lowered.features].device
         self._before, self._after = self._split(tapes)
+        self._profile: Optional[Profile] = None  # the last one
         self.network = self._network(False)
 
     # ---- making it -----------------------------------------------------------
@@ -375,7 +379,8 @@ class CompiledModel:
         """Runs the model and measures every step of the network: time, floor,
         kernel."""
         self(*args, **kwargs)
-        return Profile(self.network.profile())
+        self._profile = Profile(self.network.profile())
+        return self._profile
 
     def verify(self, *args: Any, **kwargs: Any) -> Verdict:
         """Runs the model and compares each set and layer of the network with
@@ -394,8 +399,8 @@ class CompiledModel:
         *batches: Any,
         effort: str = "quick",
         budget_s: float = 0,
-        progress: Optional[Callable[[int, int, str], None]] = None,
-    ) -> List[Report]:
+        progress: Union[bool, None, Callable[[int, int, str], None]] = None,
+    ) -> Reports:
         """Measures kernels for every layer on the voxels of these batches,
         stores the best in the database, and uses them from then on.
 
@@ -403,11 +408,11 @@ class CompiledModel:
                   it was called with
         effort    "quick", "normal", "exhaustive"
         budget_s  seconds for each layer; 0: no limit
-        progress  called with the layer's number, how many there are, and the
-                  layer
+        progress  True: a bar; or called with the layer's number, how many there
+                  are, and the layer
         """
         scenes: Dict[str, List[ctypes.c_void_p]] = {}
-        reports: List[Report] = []
+        reports = Reports()
         try:
             for batch in batches or (None,):
                 if batch is not None:
@@ -415,16 +420,18 @@ class CompiledModel:
                     self(*args, **kwargs)
                 for words, scene in self.network.layer_scenes().items():
                     scenes.setdefault(words, []).append(scene)
-            for i, (words, of) in enumerate(scenes.items()):
-                if progress is not None:
-                    progress(i, len(scenes), words)
-                reports.append(
-                    tune_scenes(self.network.ctx, words, of, effort, budget_s)
-                )
+            with layer_progress(progress, len(scenes)) as tell:
+                for i, (words, of) in enumerate(scenes.items()):
+                    tell(i, words)
+                    reports.append(
+                        tune_scenes(
+                            self.network.ctx, words, of, effort, budget_s
+                        )
+                    )
         finally:
             for scene in (s for of in scenes.values() for s in of):
                 lib.spc_scene_free(scene)
-        self.network = self._network(False)
+        self.network, self._profile = self._network(False), None
         return reports
 
     def tolerance(self) -> float:
@@ -455,6 +462,24 @@ class CompiledModel:
             f"{self.capacity} voxels on {self.network.ctx.device}; "
             f"{around} torch functions around it>"
         )
+
+    def _repr_html_(self) -> str:
+        low = self._lowered
+        names = self.network.output_names
+        return show.facts(
+            f"spctune.CompiledModel '{self.name}'",
+            [
+                ("layers", low.layers),
+                ("outputs", ", ".join(names)),
+                ("type", self.dtype),
+                ("voxels", f"up to {self.capacity}"),
+                ("batch elements", f"up to {self._batches}"),
+                ("device", self.network.ctx.device),
+                ("torch functions before", len(self._before)),
+                ("torch functions behind", len(self._after)),
+                *(("note", words) for words in self.notes()),
+            ],
+        ) + ("" if self._profile is None else self._profile._repr_html_())
 
 
 # ---- tapes -------------------------------------------------------------------
@@ -671,6 +696,16 @@ class LoadedNetwork:
             f"<spctune network '{self.graph.name}' on "
             f"{self.network.ctx.device}: "
             f"{', '.join(self.network.output_names)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return show.facts(
+            f"spctune network '{self.graph.name}'",
+            [
+                ("outputs", ", ".join(self.network.output_names)),
+                ("device", self.network.ctx.device),
+                *(("note", words) for words in self.graph.notes()),
+            ],
         )
 
 

@@ -286,6 +286,11 @@ class Context:
         return f"<spctune.Context {self.device}>"
 
 
+def existing() -> List[Context]:
+    """The contexts of this process."""
+    return list(_contexts.values())
+
+
 own_pid = os.getpid()
 
 

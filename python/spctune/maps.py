@@ -15,7 +15,7 @@ import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _abi, context
+from . import _abi, captures, context
 from ._lib import Error, check, fast, lib, new, text_of
 from .context import Context, logger
 from .sets import Coords, Shelf, address_of
@@ -112,6 +112,11 @@ def problem(layer: Layer, which: int, extra: bool) -> Any:
     if extra:
         conv.out = _abi.SPC_OUT_F32
     return conv
+
+
+def _words_of(conv: Any) -> str:
+    """A layer as text."""
+    return text_of(lib.spc_conv_format, conv)
 
 
 # ---- maps --------------------------------------------------------------------
@@ -370,6 +375,8 @@ class Relation:
         self.calls: Dict[Any, Any] = {}
         # By what a caller can tell of a layer at little cost: of ops.py.
         self.bound: Dict[Any, Any] = {}
+        # While capture() is on: the voxels of the scene, int32 [rows, 4].
+        self.scene: Optional[bytes] = None
         relations[self.number] = self
 
     def call(
@@ -382,6 +389,8 @@ class Relation:
             self.ctx.need_own()
             conv = problem(*key)
             table = self.table(conv.geometry, conv.op in _INVERSE, stream)
+            if captures.folder is not None and self.scene is not None:
+                captures.folder.add(_words_of(conv), self.scene)
             found = self.calls[key] = Call(table, table.plan(key, stream))
         elif self.ctx.pid != context.own_pid:
             self.ctx.need_own()

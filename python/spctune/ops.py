@@ -7,12 +7,13 @@ which have fake implementations. A kernel map is then a small tensor that keeps
 it alive.
 """
 
+import ctypes
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from . import _abi, context, maps
+from . import _abi, captures, context, maps
 from ._lib import Error, InvalidError, UnsupportedError
 from .context import Context
 from .maps import Coords, Layer, Map
@@ -193,6 +194,15 @@ def _rows_of(coords: Coords, like: Tensor) -> Tensor:
     return out
 
 
+def _keep_scene(m: Map, indices: Tensor) -> None:
+    """Keeps the voxels of a map for capture()."""
+    rows = indices.detach().to("cpu", torch.int32)
+    if rows.shape[1] < 4:
+        rows = torch.nn.functional.pad(rows, (0, 4 - rows.shape[1]))
+    rows = rows.contiguous()
+    m.relation.scene = ctypes.string_at(rows.data_ptr(), rows.nbytes)
+
+
 # A spatial shape that no voxel reaches.
 _NO_BOUND = 1 << 20
 
@@ -245,6 +255,8 @@ def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
         None,
         0,
     )
+    if captures.folder is not None and found is None:
+        _keep_scene(m, indices)
     if m.relation.fine is m.relation.coarse:
         # The tensor is not kept by its own level: that would be a circle.
         level.maps[words] = (m, None, 0)

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 import torch
 from torch import Tensor
 
-from . import clouds, context, ops
+from . import clouds, context, ops, show
 from ._lib import InvalidError, UnsupportedError
 from .clouds import Cloud
 from .maps import Map
@@ -157,6 +157,25 @@ class PointTensor:
         return (
             f"PointTensor({f.shape[0]} points, {f.shape[1]} channels, "
             f"{str(f.dtype)[6:]}, {f.device})"
+        )
+
+    def _repr_html_(self) -> str:
+        f, pairs = self.features, []
+        if len(self):
+            low, high = self.points.amin(0), self.points.amax(0)
+            axes = zip("xyz", low.tolist(), high.tolist())
+            pairs = [(a, f"{first:g} to {last:g}") for a, first, last in axes]
+        if self.batch is not None and len(self):
+            pairs.append(("batch elements", f"0 to {int(self.batch.max())}"))
+        kind = f"{str(f.dtype)[6:]} on {f.device}"
+        return show.facts(
+            "spctune.PointTensor",
+            [
+                ("points", len(self)),
+                ("channels", f.shape[1]),
+                ("type", kind),
+                *pairs,
+            ],
         )
 
 

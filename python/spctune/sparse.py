@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from . import ops
+from . import ops, show
 from ._lib import InvalidError
 from .ops import AnyMap
 
@@ -168,6 +168,31 @@ class SparseTensor:
             f"SparseTensor({f.shape[0]} voxels{inside}, {f.shape[1]} "
             f"channels, {str(f.dtype)[6:]}, {f.device})"
         )
+
+    def _repr_html_(self) -> str:
+        shape = "not limited" if self.shape is None else by_axis(self.shape)
+        return describe(
+            "spctune.SparseTensor",
+            self.features,
+            self.coords,
+            [("shape", shape)],
+        )
+
+
+def describe(
+    title: str, features: Tensor, coords: Tensor, pairs: Sequence[Any]
+) -> str:
+    """HTML of a tensor of voxels for notebooks. Reads the voxels."""
+    rows, channels = features.shape
+    facts = [("voxels", rows), ("channels", channels), *pairs]
+    facts.append(("type", f"{str(features.dtype)[6:]} on {features.device}"))
+    if rows:
+        low, high = coords.amin(0).tolist(), coords.amax(0).tolist()
+        facts.append(("batch elements", f"{low[0]} to {high[0]}"))
+        axes = zip(low[1:], high[1:])
+        extent = ", ".join(f"{first} to {last}" for first, last in axes)
+        facts.append(("coordinates", extent))
+    return show.facts(title, facts)
 
 
 def to_dense(

@@ -3,14 +3,39 @@
 
 import ctypes
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+    overload,
+)
 
-from . import _abi
+from . import _abi, context, show
 from ._lib import InvalidError, check, lib, new
+from .captures import captured
 from .context import Context
 from .maps import parse
+from .progress import Bar
 
-__all__ = ["Explanation", "Report", "db", "devices", "explain", "tune"]
+__all__ = [
+    "Explanation",
+    "Report",
+    "db",
+    "devices",
+    "explain",
+    "tune",
+    "wait",
+]
 
 _MATCHES = ("exact", "bucket", "nearest", "default")
 _EFFORTS = {
@@ -61,6 +86,11 @@ class Explanation(NamedTuple):
     layout: str
     weights_bytes: int
     workspace_bytes: int
+
+    def _repr_html_(self) -> str:
+        return show.facts(
+            f"{self.kernel} ({self.match})", self._asdict().items()
+        )
 
 
 def explain(
@@ -115,27 +145,157 @@ class Report(NamedTuple):
     known: int
     elapsed_s: float
 
+    def _repr_html_(self) -> str:
+        gain = self.default_us / self.winner_us if self.winner_us else 0
+        return show.facts(
+            f"{self.winner}: {self.winner_us:.1f} us",
+            [
+                ("default", f"{self.default_us:.1f} us"),
+                ("times as fast as the default", f"{gain:.2f}"),
+                ("candidates", self.candidates),
+                ("timed", self.timed),
+                ("known before", self.known),
+                ("took", f"{self.elapsed_s:.1f} s"),
+            ],
+        )
 
+
+class Reports(List[Report]):
+    """Reports of several layers; notebooks show a table."""
+
+    def _repr_html_(self) -> str:
+        heads = ("winner", "us", "default us", "candidates", "timed", "s")
+        return show.table(
+            heads,
+            [
+                (
+                    r.winner,
+                    r.winner_us,
+                    r.default_us,
+                    r.candidates,
+                    r.timed,
+                    r.elapsed_s,
+                )
+                for r in self
+            ],
+        )
+
+
+Progress = Union[bool, None, Callable[[float, str], None]]
+
+
+@overload
 def tune(
     layer: str,
     scenes: Sequence[str],
+    effort: str = ...,
+    budget_s: float = ...,
+    device: Optional[str] = ...,
+    progress: Progress = ...,
+) -> Report: ...
+
+
+@overload
+def tune(
+    layer: str,
+    scenes: None = ...,
+    effort: str = ...,
+    budget_s: float = ...,
+    device: Optional[str] = ...,
+    progress: Progress = ...,
+) -> Reports: ...
+
+
+def tune(
+    layer: str,
+    scenes: Optional[Sequence[str]] = None,
     effort: str = "normal",
     budget_s: float = 0,
     device: Optional[str] = None,
-    progress: Optional[Callable[[float, str], None]] = None,
-) -> Report:
+    progress: Progress = None,
+) -> Union[Report, Reports]:
     """Tunes a layer on scenes and stores the choice in the database.
 
-    layer     "subm,cin=64,cout=64,k=3,dtype=f16"
+    layer     "subm,cin=64,cout=64,k=3,dtype=f16"; or, without scenes, a folder
+              that spctune.capture() filled: all of its layers are tuned, and
+              the result is a list
     scenes    "gen:lidar@0.1", "scan.bin@0.05", "voxels.npy"
     effort    "quick", "normal", "exhaustive"
-    budget_s  seconds after which no further candidate starts; 0: no limit
-    progress  called with the part that is done, from 0 to 1, and the best
-              kernel so far
+    budget_s  seconds after which no further candidate starts; 0: no limit. Of
+              a folder: seconds in all, and layers behind them are left out
+    progress  True: a bar; or called with the part that is done, from 0 to 1,
+              and the best kernel so far
 
     InvalidError, NotFoundError: a bad word or no such file; Error with the
     status SPC_EDB: all was measured and could not be stored.
     """
+    if scenes is None:
+        return _tune_folder(layer, effort, budget_s, device, progress)
+    with _shown("tune", progress) as tell:
+        return _tune_files(layer, scenes, effort, budget_s, device, tell)
+
+
+def _tune_folder(
+    path: str,
+    effort: str,
+    budget_s: float,
+    device: Optional[str],
+    progress: Progress,
+) -> Reports:
+    layers, reports = captured(path), Reports()
+    end = time.monotonic() + budget_s
+    with _shown("tune " + path, progress) as tell:
+        for i, (layer, scenes) in enumerate(layers.items()):
+            left = end - time.monotonic() if budget_s else 0
+            if budget_s and left <= 0:
+                break
+            if tell is not None:
+                tell(i / len(layers), layer)
+            reports.append(
+                _tune_files(layer, scenes, effort, left, device, None)
+            )
+        if tell is not None:
+            tell(1, f"{len(reports)} of {len(layers)} layers")
+    return reports
+
+
+@contextmanager
+def _shown(
+    what: str, progress: Progress
+) -> Iterator[Optional[Callable[[float, str], None]]]:
+    """The function that is told of progress; True is a bar."""
+    if progress is True:
+        with Bar(what) as bar:
+            yield bar.update
+    else:
+        yield progress or None
+
+
+@contextmanager
+def layer_progress(
+    progress: Union[bool, None, Callable[[int, int, str], None]], count: int
+) -> Iterator[Callable[[int, str], None]]:
+    """The function that is told of each of `count` layers."""
+    if progress is True:
+        with Bar("tune", max(count, 1)) as bar:
+            yield bar.update
+            bar.update(max(count, 1))
+    elif callable(progress):
+        tell = progress
+        yield lambda i, words: tell(i, count, words)
+    else:
+        yield lambda i, words: None
+
+
+def _tune_files(
+    layer: str,
+    scenes: Sequence[str],
+    effort: str,
+    budget_s: float,
+    device: Optional[str],
+    progress: Optional[Callable[[float, str], None]],
+) -> Report:
+    """tune() on files and generated scenes."""
     ctx, error = Context.get(_device(device)), _abi.spc_error()
     loaded: List[ctypes.c_void_p] = []
     try:
@@ -187,6 +347,30 @@ def tune_scenes(
         report.known,
         report.elapsed_s,
     )
+
+
+def wait(progress: bool = False) -> None:
+    """Waits until the background threads have compiled, and with the option
+    background="tune" tuned, all that layers asked for. `progress`: shows the
+    seconds that it takes. Layers find the new kernels with their next kernel
+    map."""
+    for ctx in context.existing():
+        worker = threading.Thread(
+            target=lib.spc_background_wait, args=(ctx.ptr,)
+        )
+        with ctx.calling():
+            worker.start()
+            start, said = time.monotonic(), 0
+            while worker.is_alive():
+                worker.join(0.1)
+                seconds = int(time.monotonic() - start)
+                if progress and seconds > said and worker.is_alive():
+                    said = seconds
+                    print(
+                        f"{ctx.device}: preparing kernels, {seconds} s",
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
 
 def db(device: Optional[str] = None) -> List[Dict[str, Any]]:

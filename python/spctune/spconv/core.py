@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .._lib import InvalidError
 from ..ops import AnyMap
-from ..sparse import to_dense
+from ..sparse import describe, to_dense
 
 __all__ = ["IndiceData", "ImplicitGemmIndiceData", "SparseConvTensor"]
 
@@ -208,4 +208,16 @@ class SparseConvTensor:
         return (
             f"SparseConvTensor[shape={tuple(self._features.shape)}, "
             f"spatial_shape={self.spatial_shape}]"
+        )
+
+    def _repr_html_(self) -> str:
+        return describe(
+            "SparseConvTensor",
+            self._features,
+            self.indices,
+            [
+                ("spatial shape", self.spatial_shape),
+                ("batch size", self.batch_size),
+                ("indice keys", ", ".join(map(str, self.indice_dict))),
+            ],
         )
