@@ -50,6 +50,7 @@ static bool is_text_of(sqlite3_stmt *stmt, int i, const spc__attrs *attrs)
            spc__attrs_equal(&stored, attrs);
 }
 
+/* Reports code that is intact, but of another target or another kernel. */
 static spc_status fail_other(const spc__code_wanted *wanted,
                              const spc__layer *layer, const char *is,
                              const char *wants, spc_error *error)
@@ -139,6 +140,7 @@ spc_status spc__cache_get_artefact(spc__cache *cache,
                                    size_t *bytes, spc__attrs *resources,
                                    spc_error *error)
 {
+    /* The user's own file is the first layer. */
     int count = wanted->own_only ? cache->has_user : cache->count;
     spc_status trouble = SPC_ENOTFOUND;
 
@@ -177,6 +179,8 @@ static spc_status is_stored(bool *stored, spc__layer *layer,
     spc__bind_text(stmt, 1, meant->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (status == SPC_OK && row)
+        /* A damaged or different row is written again, so its fault is no error
+         * here. */
         *stored = check_row(meant, layer, stmt, NULL) == SPC_OK &&
                   take_code(&code, &bytes, stmt, NULL) == SPC_OK;
     free(code);
@@ -184,6 +188,7 @@ static spc_status is_stored(bool *stored, spc__layer *layer,
     return status;
 }
 
+/* Seals the code with its identity, which is in the seal's row. */
 static spc_status seal(spc__layer *layer, const char *key, const char *identity,
                        spc_error *error)
 {

@@ -92,6 +92,8 @@ static const char *const stale[] = {
     NULL,
 };
 
+/* The SQL function spc_stale(): only the caller knows the current hashes of
+ * templates. */
 static void ask_stale(sqlite3_context *context, int count,
                       sqlite3_value **values)
 {
@@ -233,6 +235,8 @@ static const char choose[] =
     " trial = excluded.trial, reason = excluded.reason,"
     " provenance = excluded.provenance, unix_seconds = excluded.unix_seconds";
 
+/* A pinned choice is served before all others, so a failed or damaged trial
+ * must not become one. */
 static spc_status check_listed(spc__layer *layer, sqlite3_stmt *stmt, bool row,
                                const char *choice, spc_error *error)
 {
@@ -251,6 +255,8 @@ static spc_status check_listed(spc__layer *layer, sqlite3_stmt *stmt, bool row,
                            sqlite3_column_int64(stmt, 0), error);
 }
 
+/* Finds a trial by its text in 'db show'. If two versions of a template have
+ * the same text, the newest counts. */
 static spc_status find_trial(int64_t *trial, spc__layer *layer, int64_t problem,
                              const char *choice, spc_error *error)
 {
@@ -287,6 +293,7 @@ static spc_status run_with(spc__layer *layer, const char *sql,
     return status;
 }
 
+/* Runs a prepared statement on a problem. */
 static spc_status run_for(spc__layer *layer, spc__sql sql, int64_t problem,
                           spc_error *error)
 {
@@ -308,6 +315,7 @@ static spc_status pin_locked(spc__layer *layer, int64_t problem,
 
     if (choice == NULL) {
         status = run_with(layer, let_go, (int64_t[]){problem, now}, 2, error);
+        /* The statement changes pinned choices only. */
         if (status == SPC_OK && sqlite3_changes(layer->db) == 0)
             return spc__fail(error, SPC_ENOTFOUND,
                              "problem %lld has no pinned choice in '%s'",

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include <string.h>
 
+/* Texts are made in buffers of the cache, which are used again. */
 static void reformat(spc__buf *out, const spc__attrs *attrs)
 {
     spc__buf_clear(out);
@@ -25,6 +26,7 @@ spc_status spc__cache_family_text(spc__cache *cache,
                                   const spc__problem_key *key, spc_error *error)
 {
     reformat(&cache->family_text,
+             /* A layer without a family is its own. */
              key->family.count > 0 ? &key->family : &key->layer);
     return cache->family_text.failed
                ? spc__fail_memory(error, sizeof(key->family))
@@ -81,6 +83,7 @@ static spc_status take_id(int64_t *id, spc__layer *layer, sqlite3_stmt *stmt,
     return status;
 }
 
+/* Runs a bound INSERT and returns the id of its row. */
 static spc_status insert(int64_t *id, spc__layer *layer, sqlite3_stmt *stmt,
                          spc_error *error)
 {
@@ -122,6 +125,7 @@ spc_status spc__problem_claim(int64_t *id, spc__layer *layer, spc__cache *cache,
     return insert(id, layer, stmt, error);
 }
 
+/* The same parameters serve both statements: to find a row, and to add it. */
 static void bind_provenance(sqlite3_stmt *stmt, const spc__provenance *from)
 {
     spc__bind_text(stmt, 1, from->version);
@@ -143,6 +147,7 @@ spc_status spc__provenance_claim(int64_t *id, spc__layer *layer,
     if (status != SPC_OK)
         return status;
     bind_provenance(stmt, provenance);
+    /* Many trials share one provenance, so it is stored once. */
     status = take_id(id, layer, stmt, error);
     if (status != SPC_OK || *id != 0)
         return status;
@@ -209,6 +214,8 @@ spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
     return status;
 }
 
+/* Reads the features. SQLite returns NULL both for NULL and if memory runs out,
+ * which is no damage. */
 static spc_status read_features(spc__problem_key *out, const spc__layer *layer,
                                 sqlite3_stmt *stmt, int i, spc_error *error)
 {
@@ -230,6 +237,7 @@ spc_status spc__read_key(spc__problem_key *out, const spc__layer *layer,
     spc_status status =
         spc__column_attrs(&out->layer, layer, stmt, first, error);
 
+    /* The family only serves to find similar problems, and is not read. */
     out->family.count = 0;
     spc__column_text(out->device, sizeof(out->device), stmt, first + 1);
     spc__column_text(out->target, sizeof(out->target), stmt, first + 2);
@@ -258,6 +266,7 @@ spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
     out->verified = sqlite3_column_int(stmt, first + 13) != 0;
     out->compile_ms = spc__column_real(stmt, first + 14);
 
+    /* Last, as these can fail. */
     status = spc__column_attrs(&out->config, layer, stmt, first + 2, error);
     if (status == SPC_OK)
         status = spc__column_attrs(&out->launch, layer, stmt, first + 3, error);

@@ -79,6 +79,9 @@
         NOT_IN_QUARANTINE("choice", "p.id")
 
 static const char *const texts[SPC__SQL_COUNT] = {
+    /* IMMEDIATE takes the write lock at once: a transaction that reads first
+     * and then writes could fail in the middle, when another process has
+     * written. */
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SPC__SQL_COMMIT] = "COMMIT",
 
@@ -275,6 +278,7 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
         return spc__fail(error, SPC_ENOMEM, "cannot %s '%s': out of memory",
                          action, layer->path);
     for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
+        /* No break: extended codes come last in the table, and win. */
         if (causes[i].rc == primary || causes[i].rc == rc)
             says = causes[i].says;
 
@@ -385,6 +389,7 @@ void spc__bind_real(sqlite3_stmt *stmt, int i, double value)
 double spc__column_real(sqlite3_stmt *stmt, int i)
 {
     if (sqlite3_column_type(stmt, i) == SQLITE_NULL)
+        /* NULL is how a NaN is stored, which SQLite does not hold. */
         return NAN;
     return sqlite3_column_double(stmt, i);
 }
@@ -394,6 +399,7 @@ void spc__column_text(char *out, size_t size, sqlite3_stmt *stmt, int i)
     const char *text = (const char *)sqlite3_column_text(stmt, i);
     size_t length = text != NULL ? (size_t)sqlite3_column_bytes(stmt, i) : 0;
 
+    /* A text that is too long is cut. */
     if (length >= size)
         length = size - 1;
     if (length > 0)

@@ -44,6 +44,7 @@ static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
     return spc__layer_run(layer, stmt, error);
 }
 
+/* Runs a statement on the trial of a candidate. */
 static spc_status run_for_candidate(spc__sql sql, spc__layer *layer,
                                     const spc__cache *cache, int64_t problem,
                                     const spc__trial *trial, spc_error *error)
@@ -60,6 +61,7 @@ static spc_status run_for_candidate(spc__sql sql, spc__layer *layer,
     return spc__layer_run(layer, stmt, error);
 }
 
+/* Runs a statement on a problem. */
 static spc_status run_for_problem(spc__sql sql, spc__layer *layer,
                                   int64_t problem, spc_error *error)
 {
@@ -88,6 +90,8 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
 
+    /* All within one transaction: record and seal change together, or a crash
+     * in between would make a good record look damaged. */
     status = spc__problem_claim(&problem, layer, cache, key, error);
     if (status != SPC_OK)
         goto done;
@@ -135,6 +139,7 @@ static spc_status find_winner(int64_t *id, spc__layer *layer,
     return SPC_OK;
 }
 
+/* Writes the row of a choice. The statement leaves a pinned one as it is. */
 static spc_status insert_choice(spc__layer *layer, int64_t problem,
                                 int64_t winner, const char *reason,
                                 int64_t provenance, int64_t unix_seconds,
@@ -213,6 +218,7 @@ static spc_error *first_error(const gathering *all)
     return all->status == SPC_OK ? all->error : NULL;
 }
 
+/* Keeps the first failure, and passes each one on. */
 static spc_status note(gathering *all, spc_status status)
 {
     if (all->status == SPC_OK)
@@ -279,6 +285,8 @@ static spc_status leave_out(gathering *all, int layer, int64_t trial)
     return SPC_OK;
 }
 
+/* Checks the seal before the row is read: a damaged row must not be believed in
+ * any part. */
 static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
                               sqlite3_stmt *stmt, spc_error *error)
 {
@@ -307,6 +315,7 @@ static spc_status gather_row(gathering *all, spc__cache *cache, int at,
     memset(next, 0, sizeof(*next));
     spc_status status = note(
         all, read_sealed(next, &cache->layers[at], stmt, first_error(all)));
+    /* A damaged row is overwritten by the next one. */
     all->count += status == SPC_OK;
     if (status == SPC_EDB)
         status =
@@ -336,6 +345,8 @@ static spc_status gather_problem(gathering *all, spc__cache *cache, int at)
     return status;
 }
 
+/* One problem row for each layer; zero means that the layer lacks the
+ * problem. */
 static spc_status gathering_init(gathering *all, const spc__cache *cache,
                                  spc_error *error)
 {
@@ -350,6 +361,7 @@ static spc_status gathering_init(gathering *all, const spc__cache *cache,
 /* Finishes. The caller owns the trials. */
 static spc_status finish(gathering *all, spc__trial **out, int *count)
 {
+    /* The caller gets NULL for no trials, and need not free it. */
     if (all->count == 0) {
         free(all->trials);
         all->trials = NULL;

@@ -54,6 +54,7 @@ static void read_values(lua_State *L, int index, spc__domain *domain)
 
     if (n == 0 || n > MOST_VALUES)
         luaL_error(L, "%s: %d of them; expected 1 to %d", what, n, MOST_VALUES);
+    /* spc__ask() frees them, also after an error in the loop. */
     domain->values = calloc((size_t)n, sizeof(domain->values[0]));
     if (domain->values == NULL)
         luaL_error(L, "out of memory for %s", what);
@@ -206,6 +207,7 @@ bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
     }
     for (int i = 0; i < domains->count; i++) {
         const spc__domain *domain = &domains->at[i];
+        /* In the order of declaration, whatever the order of the caller's. */
         const spc__attr *value = spc__attrs_find(config, domain->name);
         if (value == NULL) {
             spc__fail(why, SPC_EUNSUPPORTED, "parameter '%s' is missing",
@@ -236,6 +238,7 @@ static void check_params(lua_State *L, int params)
         snprintf(domain->name, sizeof(domain->name), "%s", name);
         if (lua_istable(L, -1))
             read_values(L, lua_gettop(L), domain);
+        /* Drops the entry, its name and its values. */
         lua_settop(L, params);
     }
 }

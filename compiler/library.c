@@ -196,6 +196,8 @@ static const spc__template *find_of_file(const spc__library *library,
 
 /* ---- files --------------------------------------------------------------- */
 
+/* Room for one more. A library has some dozens of files, so this is not
+ * slow. */
 static void *grow(void *array, int count, size_t size)
 {
     return realloc(array, ((size_t)count + 1) * size);
@@ -234,6 +236,7 @@ static spc_status add_template(spc__library *library, const char *file,
         free_template(tpl);
         return spc__fail_memory(error, sizeof(*tpl) + strlen(text));
     }
+    /* From here on the library owns it, even if it proves to be faulty. */
     library->templates[library->count++] = tpl;
     spc_status linked = spc__template_link(tpl, error);
     return linked == SPC_OK ? make_template(tpl, error) : linked;
@@ -279,6 +282,8 @@ static spc_status add_shared(spc__library *library, const char *file,
     if (list == NULL)
         return spc__fail_memory(error, sizeof(*list));
     library->shared = list;
+    /* Counted at once, so that closing the library frees even a half-made
+     * one. */
     spc__shared *shared = &list[library->shared_count++];
     *shared = (spc__shared){
         .name = strdup(file), .text = strdup(text), .chunk = LUA_NOREF};

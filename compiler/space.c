@@ -29,6 +29,7 @@ typedef struct builder {
 
 /* ---- one template -------------------------------------------------------- */
 
+/* Makes room for `more` candidates, which may move the list. */
 static spc__candidate *reserve(lua_State *L, spc__space *space, int more)
 {
     size_t count = (size_t)space->count + (size_t)more;
@@ -105,6 +106,7 @@ static int ask_space(lua_State *L)
 
 /* ---- all templates ------------------------------------------------------- */
 
+/* Notes that a template takes no part, and why. */
 static spc_status add_refusal(spc__space *space, const spc__template *tpl,
                               bool is_mistake, const char *why,
                               spc_error *error)
@@ -152,6 +154,8 @@ static spc_status add_template(builder *build, spc__template *tpl,
     return add_refusal(build->space, tpl, is_mistake, why.text, error);
 }
 
+/* True for a template of this role and kind of device; `only` names a single
+ * one. */
 static bool is_wanted(const spc__template *tpl, const char *role,
                       const char *only, const char *device)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* True for a word of the syntax of attributes. */
 static bool is_word(const char *text, size_t limit)
 {
     size_t length = strlen(text);
@@ -32,6 +33,8 @@ void spc__push_attrs(lua_State *L, const spc__attrs *attrs)
     }
 }
 
+/* Lua would give nil for a misspelt name, and the template would go on with
+ * it. */
 static int unknown_parameter(lua_State *L)
 {
     return luaL_error(L, "config has no parameter '%s'", lua_tostring(L, 2));
@@ -40,6 +43,7 @@ static int unknown_parameter(lua_State *L)
 void spc__push_config(lua_State *L, const spc__attrs *config)
 {
     spc__push_attrs(L, config);
+    /* True the first time only; then the table is in the registry. */
     if (luaL_newmetatable(L, "spc.config")) {
         lua_pushcfunction(L, unknown_parameter);
         lua_setfield(L, -2, "__index");
@@ -52,6 +56,7 @@ static void read_number(lua_State *L, int index, spc__attrs *out,
 {
     int exact;
     lua_Integer value = lua_tointegerx(L, index, &exact);
+    /* 2.0 is a whole number, 2.5 is not. */
     if (!exact)
         luaL_error(L, "%s: '%s' is %f, not a whole number", what, name,
                    lua_tonumber(L, index));
@@ -65,6 +70,7 @@ static void read_text(lua_State *L, int index, spc__attrs *out,
     size_t length;
     const char *text = lua_tolstring(L, index, &length);
 
+    /* A string of Lua may hold a zero byte. */
     if (strlen(text) != length || !is_word(text, SPC__ATTR_TEXT))
         luaL_error(L,
                    "%s: '%s' is '%s', but a text is 1 to %d letters, digits "
@@ -111,11 +117,14 @@ void spc__read_attrs(lua_State *L, int index, spc__attrs *out, const char *what)
                    luaL_typename(L, index));
     lua_pushnil(L);
     while (lua_next(L, index) != 0) {
+        /* Checked before lua_tostring(), which would change a number to a
+         * string, and so confuse lua_next(). */
         if (lua_type(L, -2) != LUA_TSTRING)
             luaL_error(L, "%s: a key of the table is a %s, not a name", what,
                        luaL_typename(L, -2));
         spc__read_attr(L, lua_gettop(L), out, lua_tostring(L, -2), what);
         lua_pop(L, 1);
     }
+    /* The order of keys in a Lua table differs from run to run. */
     qsort(out->at, (size_t)out->count, sizeof(out->at[0]), by_name);
 }

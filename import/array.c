@@ -30,6 +30,7 @@ size_t spc_element_bytes(spc_element type)
 spc_element spc__element_parse(const char *name)
 {
     int type = 0;
+    /* Ends at SPC_ELEMENTS, which means an unknown type. */
     while (type < SPC_ELEMENTS && strcmp(elements[type].name, name) != 0)
         type++;
     return (spc_element)type;

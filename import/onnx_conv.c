@@ -210,7 +210,7 @@ static spc_status note_rulebook(const struct reading *r,
 }
 
 /* Makes an inverse layer: its geometry and its rows are those of the strided
- * layer with the same rulebook. */
+ * layer that made its inputs. */
 static spc_status make_inverse(struct reading *r, spc_geometry *g)
 {
     const spc__onnx_rulebook *book = find_inverted(r, g);
@@ -340,6 +340,8 @@ static void take_add(struct reading *r)
     r->b->done[consumer] = true;
     r->out = &r->b->values[r->b->input_count + consumer];
     r->layer.residual = other->tensor;
+    /* The layer's own activation comes before the sum, a Relu that follows the
+     * sum after it. */
     bool is_last = r->layer.conv.activation == SPC_ACT_NONE;
     take_relu(r);
     r->layer.conv.add = is_last && r->layer.conv.activation != SPC_ACT_NONE
@@ -432,6 +434,7 @@ static spc_status read_words(struct reading *r)
                                  "rulebook")) != SPC_OK)
         return status;
     conv->dtype = r->b->options->dtype;
+    /* The inputs, the kernel, and a bias. */
     conv->bias = r->node->pb->n_input == 3;
     if ((r->subm != 0) + (r->inverse != 0) + (r->transposed != 0) > 1)
         return spc__onnx_fail(r->node, SPC_EFORMAT,
@@ -481,6 +484,7 @@ spc_status spc__onnx_convolution(spc__onnx_builder *b,
         (status = read_geometry(&r)) != SPC_OK ||
         (status = read_activation(&r)) != SPC_OK)
         return status;
+    /* First a Relu between the layer and a sum, which belongs to the layer. */
     take_relu(&r);
     take_add(&r);
     if ((status = add_layer(&r)) != SPC_OK)

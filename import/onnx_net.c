@@ -80,6 +80,7 @@ static spc_status add_inputs(spc__onnx_builder *b)
     return status;
 }
 
+/* Counts a user. `consumer` is the only one, or -1. */
 static void add_user(spc__onnx_value *value, int node)
 {
     if (value == NULL)
@@ -95,6 +96,8 @@ static void count_users(spc__onnx_builder *b)
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t j = 0; j < graph->node[i]->n_input; j++)
             add_user(spc__onnx_find(b, graph->node[i]->input[j]), (int)i);
+    /* An output of the graph is a user too: its value must not vanish in a
+     * fusion. */
     for (size_t i = 0; i < graph->n_output; i++)
         add_user(spc__onnx_find(b, graph->output[i]->name), -1);
 }
@@ -125,6 +128,7 @@ bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value)
 
     if (consumer < 0 || strcmp(graph->node[consumer]->op_type, "Relu") != 0)
         return false;
+    /* add_nodes() passes over it. */
     b->done[consumer] = true;
     *value = &b->values[b->input_count + consumer];
     return true;
@@ -158,6 +162,7 @@ spc_status spc__onnx_axes(const spc__onnx_builder *b,
         return SPC_OK;
     status = spc__onnx_ints(node, theirs, 3, name);
     for (int i = 0; i < 3 && status == SPC_OK; i++)
+        /* A file lists its axes in an order of its own. */
         out[b->axes[i] - 'x'] = theirs[i];
     return status;
 }
@@ -329,6 +334,7 @@ static bool lists(const char *list, const char *name)
     char word[64];
 
     snprintf(word, sizeof(word), ",%.60s,", name);
+    /* A comma within the name could match two words of the list at once. */
     return strlen(name) <= 60 && strchr(name, ',') == NULL &&
            strstr(list, word) != NULL;
 }

@@ -43,6 +43,7 @@ struct found {
     char why[64];
 };
 
+/* The first reason is kept. */
 static void set_unreadable(struct found *out, const char *what)
 {
     if (out->why[0] == '\0')
@@ -254,6 +255,7 @@ spc_status spc__weights_read_safetensors(spc_weights *out,
 
     if (status != SPC_OK)
         return status;
+    /* Of two arrays with one name jansson would drop one silently. */
     json_t *header =
         json_loadb((const char *)file->data + LENGTH_BYTES, (size_t)length,
                    JSON_REJECT_DUPLICATES, &mistake);

@@ -60,6 +60,7 @@ void spc_weights_free(spc_weights *weights)
     free(weights);
 }
 
+/* Adds an empty block. What it gets is freed with the collection. */
 static struct block *add_block(spc_weights *weights)
 {
     struct block *block = calloc(1, sizeof(*block));
@@ -149,6 +150,8 @@ static int by_name(const void *a, const void *b)
 
 spc_status spc__weights_finish(spc_weights *weights, spc_error *error)
 {
+    /* Sorted for spc_weights_find(); equal names are then next to each
+     * other. */
     if (weights->count > 0)
         qsort(weights->at, (size_t)weights->count, sizeof(*weights->at),
               by_name);

@@ -51,6 +51,7 @@ static spc_status take(spc__exchange *exchange, spc__intake *intake,
                 fate == SPC__FATE_REJECTED ? why.text : reasons[fate], line);
 }
 
+/* Opens the intake, which begins a transaction. */
 static spc_status begin(spc__intake *intake, spc__cache *cache,
                         const spc__exchange *exchange, spc_error *error)
 {
@@ -60,6 +61,7 @@ static spc_status begin(spc__intake *intake, spc__cache *cache,
     return spc__intake_begin(intake, cache, error);
 }
 
+/* tell() for a network, which has a name instead of the fields of a key. */
 static spc_status tell_network_at(spc__exchange *exchange, spc__fate fate,
                                   const char *name, const char *reason,
                                   int64_t line)
@@ -111,6 +113,7 @@ static void take_line(const char **start, size_t *length, text_pass *pass)
     /* The text may have been edited on Windows. */
     if (*length > 0 && (*start)[*length - 1] == '\r')
         --*length;
+    /* The last line may lack its newline. */
     pass->at = stop != NULL ? stop + 1 : pass->end;
 }
 
@@ -163,6 +166,8 @@ static spc_status import_head(spc__exchange *exchange, const text_pass *pass,
     else if (!is_for && pass->step == DEFINITIONS)
         status =
             spc__table_define(pass->table, line->start, line->length, &why);
+    /* Only a lack of memory ends the import; a bad line is reported, and the
+     * others are read. */
     if (status == SPC_ENOMEM)
         return spc__fail(error, status, "%s", why.text);
     return status == SPC_OK
@@ -170,6 +175,8 @@ static spc_status import_head(spc__exchange *exchange, const text_pass *pass,
                : tell(exchange, SPC__FATE_REJECTED, NULL, why.text, pass->line);
 }
 
+/* Reports a line that cannot be read. A lack of memory is no fault of the
+ * line. */
 static spc_status tell_unread(spc__exchange *exchange, spc_status status,
                               const spc_error *why, int64_t line,
                               spc_error *error)
@@ -380,6 +387,7 @@ static spc_status advance(diff_side *side, spc_error *error)
     return spc__cursor_next(&side->more, &side->record, &side->cursor, error);
 }
 
+/* Shows a record as a line, with - for the first file and + for the second. */
 static spc_status show(difference *all, int side, spc_error *error)
 {
     spc__buf_clear(&all->line);
@@ -396,6 +404,7 @@ static spc_status compare_next(difference *all, spc_error *error)
     int order = !b->more   ? -1
                 : !a->more ? 1
                            : spc__record_compare_keys(&a->record, &b->record);
+    /* Records of equal keys may differ in their values. */
     bool differ =
         order != 0 || spc__record_compare(&a->record, &b->record) != 0;
     spc_status status = SPC_OK;

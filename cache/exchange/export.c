@@ -89,6 +89,7 @@ static spc_status add_pass(spc__table_writer *table, output *out,
         status = spc__cursor_open(&w.choices, layer, SPC__CHOICE, error);
     if (status == SPC_OK)
         status = add_trials(table, &w, out, error);
+    /* Each pass meets the same damaged records: they are counted once. */
     if (table->pass == SPC__TABLE_ROWS)
         *out->damaged += w.trials.damaged + w.choices.damaged;
     spc__cursor_close(&w.trials);
@@ -110,6 +111,7 @@ static spc_status export_table(output *out, spc__layer *layer, spc_error *error)
     return status;
 }
 
+/* Writes a record as a line of its own. */
 static spc_status write_record(output *out, spc__record *record,
                                spc_error *error)
 {
@@ -125,6 +127,7 @@ static spc_status write_record(output *out, spc__record *record,
                : spc__fail(error, status, "what is exported cannot be written");
 }
 
+/* Writes all intact records of a kind, and counts the damaged ones. */
 static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
                               spc_error *error)
 {
@@ -155,6 +158,8 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     spc__layer *layer = &cache->layers[0];
 
     *damaged = 0;
+    /* All passes must see the same records, so the read lock is held until the
+     * end. */
     spc__cache_begin_reading(cache);
     spc_status status = write(heading, sizeof(heading) - 1, payload);
     if (status == SPC_OK)

@@ -26,6 +26,7 @@ static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
     int i = 0;
     double real;
 
+    /* Ends, as all names are those of the kind. */
     while (strcmp(kind->fields[i].name, name) != 0)
         i++;
     const char *value = spc__record_value(record, i);
@@ -59,6 +60,7 @@ static spc_status take_id(int64_t *id, spc__intake *intake, sqlite3_stmt *stmt,
     return status;
 }
 
+/* Finds a row by fields of the record. */
 static spc_status find_id(int64_t *id, spc__intake *intake, spc__sql sql,
                           const spc__record *record, const char *const *names,
                           spc_error *error)
@@ -72,6 +74,8 @@ static spc_status find_id(int64_t *id, spc__intake *intake, spc__sql sql,
     return take_id(id, intake, stmt, error);
 }
 
+/* Runs a statement whose parameters are fields of the record, in the order of
+ * `names`. */
 static spc_status run_named(spc__intake *intake, spc__sql sql,
                             const spc__record *record, const char *const *names,
                             spc_error *error)
@@ -269,6 +273,7 @@ static spc_status put_choice(spc__fate *fate, spc_error *why,
                             : status;
 }
 
+/* Writes a fact and seals it. */
 static spc_status put_fact(spc__intake *intake, const spc__record *record,
                            spc_error *error)
 {

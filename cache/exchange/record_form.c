@@ -112,6 +112,7 @@ void spc__record_release(spc__record *record)
 
 void spc__record_add(spc__record *record, const char *value)
 {
+    /* All values are in one buffer, each with its zero byte. */
     record->start[record->filled++] = record->text.length;
     spc__buf_append(&record->text, value, strlen(value) + 1);
 }
@@ -144,6 +145,8 @@ void spc__record_blank(spc__record *record, const char *name)
 
 /* ---- writing ------------------------------------------------------------- */
 
+/* Bytes that need no quotes. Letters are compared by range, as isalpha()
+ * depends on the locale. */
 static bool is_plain(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
@@ -200,6 +203,7 @@ void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record)
     spc__sha256_init(&sha);
     for (int i = 0; i < kind->count; i++) {
         const char *value = spc__record_value(record, i);
+        /* A seal cannot cover itself; code has its digest among the fields. */
         if (kind->fields[i].form != SPC__FORM_SEAL &&
             kind->fields[i].form != SPC__FORM_CODE)
             spc__sha256_field(&sha, value, strlen(value));
@@ -251,6 +255,7 @@ static bool is_integer(const char *text)
                                                     * text */
 }
 
+/* Empty is a value that was not measured. */
 static bool is_real(const char *text)
 {
     double value;
@@ -353,6 +358,8 @@ static char read_escape(reader *in)
     return high < 0 || low < 0 ? '\0' : (char)(high * 16 + low);
 }
 
+/* Reads up to the closing quote. A zero byte cannot be in a value, so it marks
+ * an escape that is wrong. */
 static spc_status read_quoted(spc__buf *out, reader *in)
 {
     while (in->at < in->end && *in->at != '"') {

@@ -13,6 +13,7 @@ typedef struct scan {
     spc_error *error;
 } scan;
 
+/* The length of a text in a message. */
 static int shown(size_t length)
 {
     return length < 40 ? (int)length : 40;
@@ -54,6 +55,7 @@ static bool read_name(char *out, size_t bytes, scan *in)
 
 /* ---- cells --------------------------------------------------------------- */
 
+/* Finds the note of a key. */
 static spc_status find_note(spc__table_note *out, const spc__table_reader *r,
                             const char *at, size_t length, spc_error *error)
 {
@@ -108,6 +110,7 @@ static spc_status add_list(spc__buf *out, const spc__table_reader *r,
     const char *before = "";
     spc_status status = SPC_OK;
 
+    /* A lone comma is an empty cell: see put_values() in table_write.c. */
     if (strcmp(text, ",") == 0)
         text = "";
     for (int i = 0; i < columns->count && status == SPC_OK; i++) {

@@ -71,6 +71,7 @@ static void insert_column(spc__table_names *names, int list, int at,
 
     if (columns->count == SPC__ATTRS_MAX || p->name_length >= SPC__ATTR_NAME)
         return;
+    /* Columns and their counts are parallel arrays, and move together. */
     memmove(&columns->at[at + 1], &columns->at[at],
             behind * sizeof(columns->at[0]));
     memmove(&uses[at + 1], &uses[at], behind * sizeof(*uses));
@@ -87,6 +88,7 @@ static int count_value(spc__table_writer *w, const char *text)
 
     if (!spc__texts_claim(&id, &w->values, text))
         return 0;
+    /* The counts grow with the texts, and new ones begin at zero. */
     if (w->values.capacity != capacity) {
         size_t all = (size_t)w->values.capacity;
         int *uses = realloc(w->value_uses, all * sizeof(*uses));
@@ -272,6 +274,7 @@ static spc_status name_notes(spc__table_writer *w, spc_error *error)
         unsigned number = 2166136261u;
         char *key = w->uses[i].key;
         int id, before = keys.count;
+        /* A text that occurs once is shorter without a note. */
         if (w->uses[i].count < 2)
             continue;
         for (const char *at = w->texts.at[i]; *at != '\0'; at++)

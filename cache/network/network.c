@@ -31,6 +31,8 @@ static const char *text_at(sqlite3_stmt *stmt, int i)
     return text != NULL ? text : "";
 }
 
+/* Why the row cannot be used, or NULL. A record that was set aside keeps the
+ * reason of that time. */
 static const char *fault_of(const spc__layer *layer, sqlite3_stmt *stmt)
 {
     if (sqlite3_column_type(stmt, REASON) != SQLITE_NULL)
@@ -106,12 +108,14 @@ typedef struct reading {
 static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
                              spc_error *error)
 {
+    /* Parts are read in order, so a gap shows at the next one. */
     if (sqlite3_column_int64(stmt, 0) != r->next || r->next >= r->parts)
         return spc__fail(error, SPC_EFORMAT,
                          "part %lld of its weights is missing",
                          (long long)r->next);
     if (sqlite3_column_type(stmt, 2) == SQLITE_NULL ||
         sqlite3_column_int(stmt, 2) == 0 ||
+        /* Or it has more bytes than the record announces. */
         bytes > (uint64_t)(r->bytes - r->got))
         return spc__fail(error, SPC_EFORMAT,
                          "part %lld of its weights is not what its digest was "
@@ -129,6 +133,7 @@ static spc_status take_part(reading *r, sqlite3_stmt *stmt, spc_error *error)
 
     if (status != SPC_OK)
         return status;
+    /* SQLite gives no pointer for an empty blob. */
     if (data == NULL)
         data = "";
     spc__sha256_update(&r->sha, data, bytes);
@@ -154,6 +159,7 @@ static spc_status check_whole(reading *r, spc_error *error)
     return r->reader->end(r->reader->payload, error);
 }
 
+/* Passes all parts on, each after its check. */
 static spc_status read_parts(reading *r, spc_error *error)
 {
     sqlite3_stmt *stmt;
@@ -246,6 +252,7 @@ spc_status spc__cache_get_network(spc__cache *cache, const char *name,
 
 /* ---- writing ------------------------------------------------------------- */
 
+/* Runs a statement on one row. */
 static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
                          spc_error *error)
 {
@@ -261,6 +268,7 @@ static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
 /* Removes the network of this row and all its parts. */
 static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
 {
+    /* The seals first: they are found by the parts. */
     static const spc__sql steps[] = {SPC__SQL_DROP_SEALS, SPC__SQL_DROP_PARTS,
                                      SPC__SQL_DROP_NETWORK,
                                      SPC__SQL_FREE_NETWORK};
@@ -272,6 +280,8 @@ static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
     return status;
 }
 
+/* Writes the row of a network and seals it, before its parts: their seals
+ * include this one. */
 static spc_status add_row(int64_t *id, spc__layer *layer,
                           const spc__network *network, spc_error *error)
 {
@@ -413,7 +423,7 @@ spc_status spc__cache_each_network(spc__cache *cache,
     return status;
 }
 
-/* ---- adding a network ------------- -------------------------------------- */
+/* ---- adding a network ---------------------------------------------------- */
 
 /* Orders networks by time, and those of one second by their contents, so that
  * merging in any order gives the same result. */

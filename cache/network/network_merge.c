@@ -53,6 +53,8 @@ typedef struct copying {
     spc_error *error;
 } copying;
 
+/* Gives the parts in order, one row at a time, so that memory holds only
+ * one. */
 static spc_status copy_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {

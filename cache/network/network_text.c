@@ -24,6 +24,8 @@ typedef struct writing {
     spc_error *error;
 } writing;
 
+/* Base64, as a text may hold blanks and newlines. No bytes are a "-", since
+ * every field of the line must have a word. */
 static void add_bytes(spc__buf *out, const void *bytes, size_t count)
 {
     spc__buf_puts(out, " ");
@@ -38,6 +40,7 @@ static void add_text(spc__buf *out, const char *text)
     add_bytes(out, text, strlen(text));
 }
 
+/* Ends the line and writes it. The buffer is used again for the next one. */
 static spc_status write_line(writing *w, spc_error *error)
 {
     spc__buf_puts(&w->line, "\n");
@@ -50,6 +53,7 @@ static spc_status write_line(writing *w, spc_error *error)
                : spc__fail(error, status, "cannot write the export");
 }
 
+/* Writes the line of the network itself. */
 static spc_status write_head(const spc__network *n, void *payload,
                              spc_error *error)
 {
@@ -155,6 +159,8 @@ static bool read_bytes(spc__buf *out, spc__span text)
            spc__base64_read(out, text.at, text.length);
 }
 
+/* The same rule as for names that users give: no blanks or control characters,
+ * no path, and nothing that looks like an option. */
 static bool is_name(spc__span text)
 {
     for (size_t i = 0; i < text.length; i++)
@@ -169,6 +175,7 @@ static bool has_failed(const lines *l)
     return l->texts[0].failed || l->texts[1].failed || l->texts[2].failed;
 }
 
+/* A zero byte would end a text too early. */
 static bool read_texts(lines *l, const spc__span *words)
 {
     for (int i = 0; i < 3; i++)
@@ -191,6 +198,8 @@ static spc_status read_head(lines *l, char name[64], spc_error *why)
     int count = 0;
 
     l->parts = l->rest;
+    /* The word "network", then the fields; a rest shows a line that is too
+     * long. */
     while (rest.at != NULL && count <= FIELDS)
         words[count++] = spc__scan_part(&rest, ' ');
     if (count >= 2 && is_name(words[1]))

@@ -36,6 +36,7 @@ bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
     const char *text = manifest->text.data;
     size_t low = sizeof(heading) - 1, high = manifest->text.length;
 
+    /* The text itself is searched, without a table of its lines. */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         /* The lines are sorted, and a binary search lands inside one: go back
@@ -86,6 +87,7 @@ static spc_status find_name(spc__buf *out, spc__layer *layer, spc_error *error)
         return spc__layer_fail(layer, rc, "read", error);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     const char *name = row ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    /* A path could lead out of the folder, to a file of another owner. */
     if (name != NULL && strchr(name, '/') == NULL)
         spc__beside(out, layer->path, name);
     sqlite3_finalize(stmt);
@@ -202,6 +204,8 @@ static spc_status list_record(spc__buf *out, sqlite3_stmt *find,
     return status;
 }
 
+/* Lists all records of a kind; damaged ones have no valid digest and are left
+ * out. */
 static spc_status list_kind(spc__buf *out, spc__layer *layer, spc__kind kind,
                             sqlite3_stmt *find, const char *name,
                             spc_error *error)
@@ -273,6 +277,8 @@ spc_status spc__manifest_finish(spc__buf *text, spc_error *error)
 
     if (lines == NULL)
         return spc__fail_memory(error, text->length);
+    /* Sorted for the binary search, and so that equal databases have equal
+     * manifests. */
     qsort(lines, count, sizeof(*lines), by_text);
     spc__buf_puts(&sorted, heading);
     for (size_t i = 0; i < count; i++)
