@@ -51,7 +51,7 @@ static int list_offsets(int64_t out[][3], const spc_geometry *g)
     if (g->offset_count > 0)
         for (; count < g->offset_count; count++)
             for (int axis = 0; axis < 3; axis++)
-                out[count][axis] = g->offsets[count][axis];
+                out[count][axis] = g->offsets[3 * count + axis];
     else
         for (int i = 0; i < g->kernel[0]; i++)
             for (int j = 0; j < g->kernel[1]; j++)
@@ -96,7 +96,7 @@ static bool inside_shape(const spc_geometry *g, const int32_t o[4])
         int64_t ends = 2 * g->padding[a] - g->dilation[a] * (g->kernel[a] - 1);
         int low = 0, high = 0;
         for (int k = 0; k < g->offset_count; k++) {
-            int at = g->offsets[k][a];
+            int at = g->offsets[3 * k + a];
             low = k == 0 || at < low ? at : low;
             high = k == 0 || at > high ? at : high;
         }
@@ -523,7 +523,7 @@ START_TEST(a_list_of_offsets_relates_in_its_own_order)
         conv.geometry.shape[a] = lists[_i].shape;
     }
     conv.geometry.offset_count = lists[_i].count;
-    memcpy(conv.geometry.offsets, lists[_i].offsets, sizeof(lists[_i].offsets));
+    conv.geometry.offsets = lists[_i].offsets[0];
     check_layer(&conv, &in, 2);
     free(in.at);
 }
