@@ -65,6 +65,7 @@ SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
     long long begin = from * args->in_pitch + at;
 
 %   if op == "pool" and best then
+    /* The first input sets the maxima, as the numbers may all be below zero. */
     if (present == 0)
         for (int c = 0; c < n; c++) {
             sum[c] = get(args->in, begin + c);
@@ -89,6 +90,8 @@ SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
     (void)present;
 }
 
+/* Pools some channels of the voxel at position p. CHUNK bounds the arrays,
+ * whatever the number of channels. */
 static void pool_chunk(const spc_feature_args *args, int p, int at, int n)
 {
     float sum[CHUNK] = {0};
@@ -142,6 +145,7 @@ SPC_INLINE long long slice_of(int k)
 }
 
 %   if op == "slice" then
+/* Copies the input of each offset to its slice; an absent input gives zeros. */
 static void move(const spc_feature_args *args, long long p)
 {
     long long to = args->order[p] * args->out_pitch;
@@ -156,6 +160,7 @@ static void move(const spc_feature_args *args, long long p)
 }
 
 %   else
+/* The gradient: adds up the slices to which the row was copied. */
 static void move(const spc_feature_args *args, long long p)
 {
     long long row = args->order[p];
@@ -196,6 +201,7 @@ static void activate_row(const spc_feature_args *args, long long row)
 enum { BY = $(problem.by) };
 
 %   write_rows_given("SPC_INLINE")
+/* Sums or repeats channels within a row. */
 static void regroup_row(const spc_feature_args *args, long long row)
 {
     for (int c = 0; c < OUTPUTS; c++) {
@@ -235,6 +241,8 @@ static float sum_of(const float *x)
     return sum;
 }
 
+/* The variance is taken about the mean, in a second pass: a difference of
+ * squares would cancel. */
 static void normalise_row(const spc_feature_args *args, long long row)
 {
     long long from = row * args->in_pitch, to = row * args->out_pitch;
@@ -269,6 +277,8 @@ enum { DEPTH = $(axes.depth) };
 
 #define PLANE $(axes.plane)LL
 
+/* Writes the voxel's row number to its cell. Voxels outside of the plane are
+ * dropped. */
 static void place(const spc_feature_args *args, long long i)
 {
     int p = (int)i;
@@ -301,6 +311,7 @@ static void spread(const spc_feature_args *args, long long i)
 %   write_coordinates("SPC_INLINE", true)
 %   write_host_elements()
 %   if op == "global" then
+/* The sums or the maxima of one part. */
 static void sum_part(const spc_feature_args *args, long long i)
 {
     extent e = find_part(args, i);
@@ -316,6 +327,8 @@ static void sum_part(const spc_feature_args *args, long long i)
 }
 
 %     write_kernel("spc_part", "ALL_PARTS", "sum_part")
+/* Joins the parts of an element in their order. An element without voxels gives
+ * 0. */
 static void join_parts(const spc_feature_args *args, long long batch)
 {
     extent e = find_element(args, (int)batch);
@@ -339,6 +352,7 @@ static void join_parts(const spc_feature_args *args, long long batch)
 %     write_kernel("spc_join", "args->batches", "join_parts")
 %   else
 %     write_host_moments(problem)
+/* Applies the moments of the row's batch element. */
 static void normalise_row(const spc_feature_args *args, long long p)
 {
     long long row = args->order[p];

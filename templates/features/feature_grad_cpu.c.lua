@@ -49,6 +49,8 @@ static int rows_of_part(int rows)
     return each < SPC_FEATURE_PART_ROWS ? SPC_FEATURE_PART_ROWS : each;
 }
 
+/* The sums of dy * x and of dy over the rows of one part, channel by
+ * channel. */
 static void sum_rows(const spc_feature_args *args, long long part)
 {
     int rows = $(given), each = rows_of_part(rows);
@@ -56,6 +58,7 @@ static void sum_rows(const spc_feature_args *args, long long part)
     long long end = begin + each < rows ? begin + each : rows;
     float *to = args->parts + part * 2 * CHANNELS;
 
+    /* sum_parts() does not read the parts past the last row. */
     if (begin >= rows)
         return;
     for (int c = 0; c < 2 * CHANNELS; c++)
@@ -80,6 +83,7 @@ static void sum_rows(const spc_feature_args *args, long long part)
 }
 
 %  write_host_kernel("spc_channels", "SPC_FEATURE_PARTS", "sum_rows")
+/* Adds the parts in their order, so that equal inputs give equal bits. */
 static void sum_parts(const spc_feature_args *args, long long i)
 {
     int rows = $(given), each = rows_of_part(rows);
@@ -102,6 +106,8 @@ enum { OFFSETS = $(problem.offsets) };
 
 %   local counts = problem.reduce == "mean" or op == "unpool" and problem.index == 0
 %   if counts then
+/* Counts the outputs that see each input, or finds the first offset that
+ * does. */
 static void count(const spc_feature_args *args, long long p)
 {
     for (int k = 0; k < OFFSETS; k++) {
@@ -125,6 +131,7 @@ static void count(const spc_feature_args *args, long long p)
 
 %     write_host_kernel("spc_count", "*args->count", "count")
 %   end
+/* Adds dy of all outputs that saw the input at position p. */
 static void pool(const spc_feature_args *args, long long p)
 {
     long long row = args->order[p];
@@ -135,6 +142,7 @@ static void pool(const spc_feature_args *args, long long p)
         if (from < 0)
             continue;
 %   if op == "unpool" and problem.index == 0 then
+        /* Only the first offset of an un-pooled row was used. */
         if (args->cells[from] != k)
             continue;
 %   end
@@ -196,6 +204,8 @@ static void normalise(float *x, float *mean, float *scale,
 }
 
 %   if sums then
+/* Each part of the sums needs the moments of its rows, so they are stored
+ * first. */
 static void keep_moments(const spc_feature_args *args, long long row)
 {
     float x[CHANNELS];
@@ -206,6 +216,8 @@ static void keep_moments(const spc_feature_args *args, long long row)
 %     write_host_kernel("spc_moments", "rows_given(args)", "keep_moments")
 %     write_sums("rows_given(args)", "p", "args->moments + 2 * row")
 %   else
+/* dx = scale * (g - mean(g) - xhat * mean(g * xhat)), where g is dy times the
+ * channel's scale. */
 static void turn_row(const spc_feature_args *args, long long row)
 {
     float x[CHANNELS], g[CHANNELS], mean, scale, all = 0, along = 0;
@@ -230,6 +242,7 @@ static void turn_row(const spc_feature_args *args, long long row)
 %   local axes = plane_axes(problem)
 #define PLANE $(axes.plane)LL
 
+/* A voxel outside of the plane was dropped, so its gradient is zero. */
 static void fetch(const spc_feature_args *args, long long i)
 {
     int p = (int)i;
@@ -298,6 +311,7 @@ static void join_parts_back(const spc_feature_args *args, long long i)
         along += parts[1];
         parts += GROUPS * 2;
     }
+    /* An element without voxels has no means, and nothing reads them. */
     if (n > 0) {
         means[0] = all / n;
         means[1] = along / n;
@@ -323,6 +337,7 @@ static void turn_row(const spc_feature_args *args, long long p)
 %       write_host_kernel("spc_apply", "*args->count", "turn_row")
 %     end
 %   elseif problem.reduce ~= "max" then
+/* Every voxel gets the gradient of its element's sum, or its share of it. */
 static void spread(const spc_feature_args *args, long long p)
 {
     int batch = coordinate_of(args, (int)p, 0);
@@ -337,6 +352,7 @@ static void spread(const spc_feature_args *args, long long p)
 
 %     write_host_kernel("spc_spread", "*args->count", "spread")
 %   else
+/* The maxima of a part. */
 static void find_most(const spc_feature_args *args, long long i)
 {
     extent e = find_part(args, i);
@@ -350,6 +366,7 @@ static void find_most(const spc_feature_args *args, long long i)
 }
 
 %     write_host_kernel("spc_part", "ALL_PARTS", "find_most")
+/* The maxima of an element, from those of its parts. */
 static void join_most(const spc_feature_args *args, long long batch)
 {
     extent e = find_element(args, (int)batch);
@@ -379,6 +396,7 @@ static void find_first(const spc_feature_args *args, long long batch)
 }
 
 %     write_host_kernel("spc_find", "args->batches", "find_first")
+/* Only the first voxel with the maximum gets the gradient. */
 static void spread(const spc_feature_args *args, long long p)
 {
     int batch = coordinate_of(args, (int)p, 0);

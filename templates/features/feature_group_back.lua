@@ -92,6 +92,7 @@ SPC_KERNEL(spc_join_back, spc_feature_args, SPC_FEATURE_THREADS, 1)
         }
         all = sum_warp(all);
         along = sum_warp(along);
+        /* An element without voxels has no means, and nothing reads them. */
         if (spc_lane() == 0 && n > 0) {
             means[2 * i] = all / n;
             means[2 * i + 1] = along / n;

@@ -172,6 +172,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
         int was[BATCH][$(n)];
 % end
 
+        /* All indices first, so that their loads are under way together. */
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++)
             from[j] = k + j < OFFSETS
@@ -179,6 +180,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
                                          (long long)(k + j) * args->rows_padded +
                                          p)
                           : -1;
+        /* Then all rows, whose loads need not wait for each other. */
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {
             if (from[j] < 0)

@@ -55,6 +55,8 @@
 % write_multiply()
 % write_activation("SPC_DEVICE")
 % write_gather(rows)
+/* Starts the copies of a step. Always commits one group, so that waiting counts
+ * steps. */
 SPC_DEVICE void load_next(int step, int stage, const int *row, const spc_conv_args *args)
 {
     if (step < $(steps)) {
@@ -74,6 +76,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
 
     spc_depend_wait();
     spc_depend_launch();
+    /* The grid covers the map's capacity; past its tiles the order has -1. */
     if (tile < 0)
         return;
     SPC_UNROLL
@@ -85,6 +88,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, $(threads), 1)
         load_next(i, i, row, args);
     SPC_ROLLED
     for (int step = 0; step < $(steps); step++) {
+        /* After the barrier the step has arrived for the whole block, and all
+         * warps have finished with the stage that is loaded next. */
         spc_copy_wait($(config.stages - 2));
         spc_sync_block();
         load_next(step + $(config.stages - 1), stage == 0 ? $(config.stages - 1) : stage - 1, row, args);

@@ -118,6 +118,8 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
 /* The number of channels after `first` that are summed at a time. */
 static int channels_at(int first)
 {
+    /* A chunk must not cross the end of a group, as the next one reads other
+     * inputs. */
     int left = GROUP - first % GROUP;
     return left < CHUNK ? left : CHUNK;
 }
@@ -128,6 +130,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     const spc_map_view *map = &args->map;
     int tile = $(problem.triplets and "(int)x" or "map->tile_order[x]"), first_row = tile * TILE;
 
+    /* The grid covers the map's capacity; past its tiles the order has -1. */
     if (tile < 0)
         return;
     for (int p = first_row; p < first_row + TILE; p++) {

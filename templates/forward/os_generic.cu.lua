@@ -131,14 +131,20 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
     result *out = (result *)args->out;
     int rank = spc_block_x() * 4 + spc_warp();
     int co = spc_block_y() * 32 + spc_lane();
+    /* Packed rows are padded to whole warps, so lanes past the last channel
+     * read zeros. */
     const element *weights = (const element *)args->weights + co;
     $(sum) acc[$(config.rows)];
     int $(problem.triplets and "" or "row[" .. config.rows .. "], ")tile;
 
 % if problem.groups then
+    /* Lanes past the last channel read the inputs of the first group, so that
+     * every address is valid. */
     in += (co < $(problem.cout) ? co : 0) / $(group_out(problem)) * $(cin);
 % end
     spc_depend_wait();
+    /* A block has a tile for each of its four warps, the last block maybe
+     * fewer. */
     if (rank >= map->tiles)
         return;
     tile = $(problem.triplets and "rank" or "spc_load_int(map->tile_order + rank)");

@@ -191,6 +191,8 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_pairs_view *pairs)
             if (k < $(problem.offsets)$(by_tiles and " && far_bits(first / 32) >> spc_lane() & 1u" or ""))
                 count = (spc_load_int(pairs->begin + k + 1) - spc_load_int(pairs->begin + k) +
                          $(rows - 1)) / $(rows);
+            /* A scan by Hillis and Steele: after five steps `upto` is the sum
+             * of the lanes up to this one. */
             int upto = count;
             for (int by = 1; by < 32; by *= 2) {
                 int below = spc_shfl_up(upto, by);
@@ -490,6 +492,8 @@ SPC_KERNEL($(by_pairs and "spc_sum" or "spc_conv"), spc_conv_args, $(threads), 1
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next_of_tile(&l, i, args);
     for (; steps > 0; steps--) {
+        /* After the barrier the step has arrived for the whole block, and the
+         * stage that is loaded next is free. */
         spc_copy_wait($(config.stages - 2));
         spc_sync_block();
         load_next_of_tile(&l, stage == 0 ? $(config.stages - 1) : stage - 1, args);

@@ -63,16 +63,19 @@ SPC_DEVICE void find_positions(const spc_regroup_args *args)
     }
 }
 
+/* True if the mask keeps the child; without a mask all stay. */
 SPC_DEVICE int stays(const spc_regroup_args *args, int row, int child)
 {
     return args->mask == (const unsigned char *)0 ||
            args->mask[(long long)row * args->children + child] != 0;
 }
 
+/* The children that stay. */
 SPC_DEVICE int count_children(const spc_regroup_args *args, int row)
 {
     int count = 0;
 
+    /* A row past the count of its source has no voxel. */
     if (args->at[row] < 0)
         return 0;
     for (int child = 0; child < args->children; child++)
@@ -80,6 +83,7 @@ SPC_DEVICE int count_children(const spc_regroup_args *args, int row)
     return count;
 }
 
+/* The source that has the row. There are few. */
 SPC_DEVICE const spc_regroup_source *source_of(const spc_regroup_args *args,
                                                int row)
 {
@@ -108,12 +112,14 @@ SPC_DEVICE void scaled_voxel(const spc_regroup_args *args, int row, spc_u32 *c)
     }
 }
 
+/* Appends a child, the x axis fastest. */
 SPC_DEVICE void list_child(const spc_regroup_args *args, const spc_u32 *c,
                            int row, int child, int place)
 {
     int x = args->split[0], y = args->split[1];
     spc_b16 voxel;
 
+    /* The count goes on, so that the host sees that there are too many. */
     if (place >= args->capacity)
         return;
     voxel.x = c[0];
@@ -147,11 +153,13 @@ SPC_DEVICE int list_rows(const spc_regroup_args *args, int begin, int end,
         if (own > 0)
             list_row(args, row, place + before);
         place += sums[SORT_WARPS];
+        /* All have read the sum before the next round overwrites it. */
         spc_sync_block();
     }
     return place;
 }
 
+/* The children of the block's rows. */
 SPC_DEVICE int count_rows(const spc_regroup_args *args, int begin, int end)
 {
     int *sums = (int *)spc_shared(), own = 0;
@@ -216,6 +224,8 @@ SPC_DEVICE void keep_row(const spc_regroup_args *args, int row)
     args->of[slot] = row;
 }
 
+/* The same after a sort, which may have merged voxels: `twins` has the entries
+ * of equal ones, next to each other. */
 SPC_DEVICE int merge_row(const spc_regroup_args *args, int row)
 {
     int twins = args->stats[SPC_INDEX_DUPLICATES] != 0;

@@ -154,6 +154,8 @@ void spc_gather$(bytes)(const spc_measure_args *args, unsigned x, unsigned y)
         return;
     for (int pass = 0; pass < args->repeat; pass++) {
         for (long long i = block * rows; i < (block + 1) * rows; i++) {
+            /* An odd factor visits each of the 2^n rows once, in a scattered
+             * order. */
             unsigned row = (unsigned)i * (args->scattered ? 2654435761u : 1u);
             const word *at = from + ((long long)(row & mask) << args->row_shift);
             if (vectors < 4)
@@ -184,8 +186,10 @@ void spc_f32_fma(const spc_measure_args *args, unsigned x, unsigned y)
     (void)y;
     if (x % RATE_THREADS != 0)
         return;
+    /* Zero, which the compiler does not know. */
     a += (float)args->zero;
     b += (float)args->zero + 0.5f;
+    /* Twelve chains, which do not wait for each other. */
 % for i = 0, 11 do
     vec d$(i) = a + $(i).0f;
 % end
@@ -199,6 +203,7 @@ void spc_f32_fma(const spc_measure_args *args, unsigned x, unsigned y)
 % for i = 0, 11 do
     sum += d$(i);
 % end
+    /* Uses the sums, so that the compiler cannot drop the work. */
     if (sum[0] == 1.5f)
         *(float *)args->to = sum[1];
     args->work[block] = (long long)args->repeat * $(64 * 12 * 2 * lanes);

@@ -184,6 +184,7 @@ static void write_row(const spc_conv_args *args, long row, const float *sums,
 }
 
 % if problem.bias == 1 then
+/* The bias sums dy over all rows of the map, and needs no pairs. */
 static void sum_bias(const spc_conv_args *args, int first, int count)
 {
     const spc_map_view *map = &args->map;

@@ -74,6 +74,7 @@ SPC_DEVICE int part_of(int count, int part)
 }
 
 % if problem.bias == 1 then
+/* The bias sums dy over all rows of the map, and needs no pairs. */
 SPC_DEVICE void sum_bias(const spc_conv_args *args, int co)
 {
     const element *dy = (const element *)args->residual + co;
@@ -99,12 +100,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     int item = spc_block_x() % $(of_offset) * $(threads) + spc_thread();
     int ci = item / $(problem.cout), co = item % $(problem.cout);
 
+    /* The blocks of the bias come after those of all offsets. */
     if (k >= $(problem.offsets)) {
 % if problem.bias == 1 then
         sum_bias(args, (spc_block_x() - $(problem.offsets * of_offset)) * $(threads) + spc_thread());
 % end
         return;
     }
+    /* The last block of an offset may have more threads than weights. */
     if (ci >= $(cin))
         return;
     const element *x = (const element *)args->in + co / $(group_out(problem)) * $(cin) + ci;
@@ -123,6 +126,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 }
 
 % if config.parts > 1 then
+/* Adds the parts in their order, so that equal inputs give equal bits. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     long long at = (long long)spc_block_x() * 256 + spc_thread();
