@@ -185,6 +185,7 @@ static contender *claim(contest *all, const spc__trial *trial)
     return &all->at[all->count++];
 }
 
+/* True if the trial has a time that can be compared. */
 static bool was_timed(const spc__trial *trial)
 {
     return trial->status == SPC__TRIAL_OK && trial->samples > 0 &&
@@ -230,6 +231,8 @@ static spc_status count_problem(contest *all, spc__cache *cache,
     return status;
 }
 
+/* A problem on which the kernel was not measured counts as if it were twice as
+ * slow as the best one. */
 static double score(const contender *it, int problems)
 {
     return it->behind + (problems - it->measured) * log(2);

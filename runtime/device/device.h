@@ -162,10 +162,10 @@ typedef struct spc__device_ops {
     void (*graph_free)(spc__device *device, spc__graph *graph);
 
     /* Branches of a graph, called inside `enqueue` of graph_create. graph_mark
-     * returns the current position of its stream. graph_depend makes later
-     * work wait for these marks alone (or for nothing, if there are none),
-     * instead of for all earlier work. Outside of a capture they do nothing.
-     * Both are NULL if the device has no branches. */
+     * returns the current position of its stream. After graph_depend, later
+     * work waits only for the given marks and no longer for all earlier work.
+     * Without marks it waits for nothing. Outside of a capture both do nothing,
+     * and both are NULL if the device has no branches. */
     spc_status (*graph_mark)(spc__device *device, spc__mark *out, void *stream,
                              spc_error *error);
     spc_status (*graph_depend)(spc__device *device, const spc__mark *on,

@@ -221,6 +221,8 @@ static double weights_width(const spc_conv *conv)
 
     if (spc__conv_has_triplets(conv) && conv->geometry.nearest != 1)
         terms *= 3;
+    /* A variance of 2 / terms keeps the size of features through layers with
+     * ReLU (He et al., ICCV 2015). */
     return sqrt(6 / terms);
 }
 

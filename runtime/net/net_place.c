@@ -89,6 +89,7 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
             *to = net->tensors[at].set;
     } else if (derives(g)) {
         status = complete_shape(g, &net->sets[in], error);
+        /* Checked before the next line divides by the stride. */
         if (status == SPC_OK &&
             (status = spc_geometry_check(g, error)) == SPC_OK) {
             spc__net_outputs_of(&outputs, net, in, g);
@@ -142,6 +143,7 @@ spc_status spc__net_check_key(spc_net *net, const char *key, int map,
 
     if (key == NULL || key[0] == '\0')
         return SPC_OK;
+    /* A key is only compared: maps are found by their contents (net.c). */
     for (int i = 0; i < net->key_count; i++)
         if (strcmp(net->keys[i].name, key) == 0)
             return same_relation(&net->maps[net->keys[i].map], &net->maps[map])

@@ -66,6 +66,8 @@ static spc_status run_voxels(const spc_net_plan *plan,
                              stream);
 }
 
+/* If points are turned into voxels, the rows are those of the voxels, and their
+ * number is on the device only. */
 spc_net_buffers spc__net_rows(const spc_net_plan *plan,
                               const spc_net_buffers *b)
 {
@@ -317,6 +319,7 @@ static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
 
     if (status != SPC_OK)
         return status;
+    /* Counts that a check read belong to the run before. */
     plan->checked = false;
     if (in_graph) {
         status = spc__net_run_branches(plan, buffers, stream);
@@ -477,6 +480,8 @@ spc_status spc_net_plan_check(spc_net_plan *plan, void *stream)
             spc__error_of(plan->ctx), SPC_ESTATE,
             "the network was never run: call spc_net_plan_execute or "
             "spc_net_plan_replay first");
+    /* Points that were left out are an error, but everything else of the run is
+     * valid. So the check goes on, and reports them last. */
     points = check_voxels(plan, stream);
     if (points != SPC_OK && points != SPC_ERANGE)
         return points;
@@ -511,6 +516,8 @@ spc_status spc_net_plan_capture(spc_net_plan *plan,
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
     ops->graph_free(plan->ctx->device, plan->graph);
     plan->graph = NULL;
+    /* A copy: a device without graphs enqueues the works again in each
+     * replay. */
     plan->captured = *buffers;
     return ops->graph_create(plan->ctx->device, &plan->graph, enqueue, plan,
                              spc__error_of(plan->ctx));
@@ -617,6 +624,7 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
         (size_t)out->rows_out * (size_t)t->elements * spc__net_element(t);
     if (work->kind != SPC_NET_CONV)
         return;
+    /* Merged layers write the channels of all of them. */
     out->bytes = out->bytes / (size_t)t->elements * (size_t)work->conv.cout;
     out->match = spc_plan_match(work->conv_plan);
 }

@@ -202,7 +202,7 @@ static void fuse(draft *d, int add)
     d->absorbed[d->fused[add]] = true;
 }
 
-/* Fuses each addition with a convolution before it, where that is possible. */
+/* Fuses the additions with the convolutions before them. */
 static void fuse_all(draft *d)
 {
     for (int i = 0; i < d->net->node_count; i++) {

@@ -134,8 +134,8 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
  *
  * By the floor rule o = floor(i / s) for some input i, so o * s is in [i - (s
  * - 1), i]. By the footprint rule the window of o contains some input i, so it
- * lies within high - low of i. Seen from an input, outputs are in [(i - high) /
- * s, (i - low) / s], and some output of the set lies in the same bounds. The
+ * lies within high - low of i. The outputs that see an input i are in [(i -
+ * high) / s, (i - low) / s], and the set has an output within these bounds. The
  * outputs that a generative layer's inputs see all exist, or lie within its
  * extent and are left out by its shape. Given sets may hold anything: a window
  * outside the set is moved to where it just misses the set, and in the reverse

@@ -28,6 +28,7 @@ static int64_t part_elements(const spc__net_array *array)
     return PART_BYTES / (int64_t)spc__dtype_of(array->dtype)->bytes;
 }
 
+/* The number of parts of an array. */
 static int64_t parts_of(const spc__net_array *array)
 {
     int64_t elements = part_elements(array);
@@ -231,6 +232,7 @@ typedef struct opening {
     int count;
 } opening;
 
+/* Frees what was read so far. */
 static void forget(opening *o)
 {
     spc_net_free(o->net);
@@ -343,6 +345,8 @@ spc_status spc_net_each(spc_ctx *ctx,
 {
     spc_error *error = spc__error_of(ctx);
     listing to = {each, payload};
+    /* A function pointer cannot be converted to void *, so another pointer is
+     * checked in its place. */
     spc_status status = spc__need(error, __func__, "ctx", ctx, "each",
                                   each != NULL ? __func__ : NULL, NULL);
 
