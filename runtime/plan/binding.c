@@ -255,9 +255,8 @@ void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
 {
     spc__binding *spare = NULL;
 
-    /* One for other capacities waits for spc_map_prepare. */
-    /* Two threads may get here at once, and only one of them gets the
-     * memory. */
+    /* A binding for other capacities waits for spc_map_prepare(). Two threads
+     * may get here at once, and only one of them gets the memory. */
     if (find_own(plan, map) == NULL)
         spare = __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);
     if (spare == NULL)

@@ -149,8 +149,8 @@ bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map)
 
 /* ---- by inputs ----------------------------------------------------------- */
 
-/* Makes the map with the clouds exchanged: its triplets by output are this
- * map's triplets by input, as the backward pass needs them. */
+/* The map with the clouds exchanged has, by output, this map's triplets by
+ * input, as the backward pass needs them. It gets the same room as this map. */
 spc_status spc__radius_inputs_reserve(const spc_map *map, spc_error *error)
 {
     const radius_work *w = map->work;

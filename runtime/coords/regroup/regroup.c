@@ -349,9 +349,8 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
     if (status != SPC_OK)
         return status;
     /* The fills below use the default stream, while sources may still be filled
-     * on others. */
-    /* The count is checked later, in create(), so this loop has limits of its
-     * own. */
+     * on others. The count is checked later, in create(), so this loop has
+     * limits of its own. */
     for (int i = 0;
          ctx && i < count && i < SPC_REGROUP_SOURCES && status == SPC_OK; i++)
         status = spc__coords_land(
