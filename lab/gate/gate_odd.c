@@ -114,6 +114,8 @@ static void add_patch(odd_launch *l, const spc__guarded *array,
     if (l->count < PATCHES)
         l->patches[l->count] = (patch){array->data + from, other,
                                        (const char *)host + from, bytes};
+    /* It counts those that do not fit too, so that run_odd() sees that there
+     * are too many: a part of them would not give the expected results. */
     l->count++;
 }
 
@@ -226,6 +228,8 @@ static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
 
     if (must == SPC__ODD_RIGHT)
         return spc__gate_is_right(g, &l->at, i);
+    /* NaN is allowed for an infinity too: a kernel that splits a number into
+     * parts, or pads with zeros, makes one of it (odd.h). */
     if (must == SPC__ODD_ANY || isnan(got))
         return true;
     return must == SPC__ODD_RIGHT_OR_NONE
@@ -287,6 +291,7 @@ static void run_odd(odd_launch *l)
         else
             judge(l);
     }
+    /* The fixture's arrays serve all candidates after this one. */
     if (!g->out->dead && write_patches(l, true) != SPC_OK &&
         g->out->status == SPC__TRIAL_OK)
         spc__gate_failed(g);

@@ -113,6 +113,8 @@ static void run_side(void *payload, int64_t i)
     const spc_buffers *b = &one->buffers[0];
 
     for (int n = 0; n < LAUNCHES * ROUNDS && one->status == SPC_OK; n++) {
+        /* So that a launch that writes nothing does not pass with the result of
+         * the one before. */
         memset(b->out, NAN_BYTE, t->out_bytes);
         one->status = execute(t, b, NULL);
         one->wrong += one->status == SPC_OK &&
@@ -243,6 +245,7 @@ void spc__gate_test_together(const spc__gate *g)
     if (fixture->ops->is_emulation || sample->scene_count == sample->given ||
         (!on_host && fixture->ops->graph_mark == NULL))
         return;
+    /* Two draws, so that a result shows if it has used the other's data. */
     for (int i = 0; i < SIDES; i++) {
         t.sides[i].draw = i == 0 ? SPC__COUNT : SPC__WIDE;
         t.sides[i].right = g->tested->first[t.s][t.sides[i].draw];

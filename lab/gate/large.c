@@ -317,6 +317,8 @@ static bool is_for(const spc__fixture *fixture)
 {
     const spc_conv *conv = &fixture->sample->conv;
     spc__operand weights = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
+    /* read_weights() passes places through floats, which hold whole numbers
+     * only up to 2^24. */
     bool places_are_exact = weights.rows * weights.columns < 1 << 24;
 
     if (spc__conv_has_triplets(conv) && spc__conv_is_inverse(conv) &&
@@ -348,6 +350,7 @@ spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
     if (status == SPC_OK && m.scene != NULL)
         status = make(&m);
     spc_scene_free(m.scene);
+    /* A scene that does not fit is no fault of a candidate. */
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     give_up(large, fixture);
@@ -410,11 +413,14 @@ spc_status spc__large_run(spc__large *large, spc__fixture *fixture,
     spc_buffers buffers = SPC_BUFFERS_INIT;
     spc_status status = prepare(large, fixture, plan);
 
+    /* A candidate's workspace may be the one that does not fit: then this test
+     * is left out for all that follow, and the candidate is not blamed. */
     if (status == SPC_ENOMEM) {
         give_up(large, fixture);
         return SPC_OK;
     }
     spc__fixture_buffers(&buffers, fixture, 0, SPC__COUNT);
+    /* The vectors are those of the sample; only the rows are its own. */
     buffers.in = large->in.data;
     buffers.out = large->out.data;
     buffers.residual = large->residual.data;

@@ -26,6 +26,8 @@ static const char magic[16] = "spctune sample";
 
 /* ---- layout -------------------------------------------------------------- */
 
+/* Aligned for any element, as an array of doubles may follow one of bytes; to a
+ * cache line, so that no two arrays share one. */
 static size_t reserve(size_t *end, size_t bytes)
 {
     size_t at = (*end + 63) / 64 * 64;
@@ -147,6 +149,8 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
     header->bytes = end;
 }
 
+/* The header is at offset 0, so there 0 can mean that an array is absent. The
+ * block has offsets, not pointers: each process maps it elsewhere. */
 static const void *at(const spc__sample *sample, size_t offset)
 {
     return offset > 0 ? (const char *)sample->memory + offset : NULL;
@@ -218,6 +222,7 @@ static spc_status make_block(spc__sample *out, const spc__sample_header *header,
         return spc__fail(error, SPC_ENOMEM,
                          "cannot reserve %zu bytes of sample data: %s",
                          header->bytes, strerror(errno));
+    /* A new file reads as zeros; only the header and lists need a copy. */
     if (map_block(out, header->bytes, PROT_READ | PROT_WRITE, error) != SPC_OK)
         return error->status;
     memcpy(out->memory, header, sizeof(*header));
@@ -265,6 +270,8 @@ spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error)
                            "descriptor %d holds no sample data: a worker is "
                            "started by a tuner, not by hand",
                            fd);
+    /* Read-only: a candidate that writes wildly in the worker must not change
+     * the results that it is compared with. */
     if (status == SPC_OK &&
         (status = map_block(out, header->bytes, PROT_READ, error)) == SPC_OK)
         spc__sample_block_see(out);
@@ -276,6 +283,8 @@ void spc__sample_release(spc__sample *sample)
 {
     if (sample->memory != NULL)
         munmap(sample->memory, sample->bytes);
+    /* A sample of zeros, which was never opened, has descriptor 0: that is the
+     * standard input and stays open. */
     if (sample->fd > 0)
         close(sample->fd);
     memset(sample, 0, sizeof(*sample));

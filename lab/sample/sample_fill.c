@@ -36,6 +36,7 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
         spc__encode_rows(to, operand, m->weights[d]);
         return SPC_OK;
     }
+    /* As floats: the type has at least a byte an element. */
     if ((turned = malloc(operand->dense_bytes * 4)) == NULL)
         return spc__fail_memory(m->error, operand->dense_bytes * 4);
     spc__layer_weights(turned, m->weights[d], conv);
@@ -362,6 +363,8 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
 spc_status spc__sample_fill(spc__sample_maker *m,
                             const spc__sample_source *sources, int count)
 {
+    /* One stream of numbers for all, in a fixed order: a seed gives the same
+     * sample again, so that a reported failure can be repeated. */
     spc__random_init(&m->random, m->options->seed);
     spc_status status = draw_weights(m);
 

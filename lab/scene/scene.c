@@ -29,6 +29,7 @@ spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
     if (status != SPC_OK)
         return status;
 
+    /* Doubled, so that pushing n voxels copies O(n) of them. */
     int64_t capacity = voxels->capacity * 2;
     if (capacity < wanted)
         capacity = wanted;
@@ -75,6 +76,8 @@ static bool cell_of(int32_t out[3], const double point[3],
     for (int axis = 0; axis < 3; axis++) {
         float cell =
             floorf(((float)point[axis] - grid->low[axis]) / grid->size[axis]);
+        /* Written so that NaN is outside as well; and a conversion of a float
+         * that does not fit is undefined, so it comes after this test. */
         if (!(cell >= 0 && cell < (float)grid->cells[axis]))
             return false;
         out[axis] = (int32_t)cell;
@@ -263,9 +266,11 @@ static spc_status sort_packed(spc__voxels *voxels, const key_layout *layout,
 
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
 {
+    /* The test is one pass, and the sort at least three. */
     if (is_ascending(voxels))
         return SPC_OK;
     key_layout layout = layout_of(voxels);
+    /* Four full fields have 128 bits: such a set is sorted the slow way. */
     if (layout.total <= 64)
         return sort_packed(voxels, &layout, error);
     qsort(voxels->at, (size_t)voxels->count, 4 * sizeof(int32_t), compare_rows);
@@ -278,6 +283,8 @@ spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
 static int32_t floor_divide(int32_t value, int level)
 {
     int64_t step = (int64_t)1 << level;
+    /* C rounds a quotient towards zero; the floor rule rounds down. In 64 bits,
+     * as value - down may have 33. */
     int64_t down = value < 0 ? step - 1 : 0;
 
     return (int32_t)((value - down) / step);

@@ -196,6 +196,8 @@ static spc_status draw_values(float **out, spc__feature_fixture *b,
         return status;
     for (size_t i = 0; i < count; i++)
         (*out)[i] = draw_value(b->draw.integers, random);
+    /* There and back: the definition must see the rounded numbers that the
+     * device gets. */
     spc__dtype_of(dtype)->encode(stored, *out, count);
     spc__dtype_of(dtype)->decode(*out, stored, count);
     free(stored);

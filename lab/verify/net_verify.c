@@ -45,6 +45,7 @@ spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
     spc_status status = SPC_OK;
     char *raw = NULL;
 
+    /* Several layers may read a tensor; it is fetched once. */
     if (v->tensors[tensor] == NULL) {
         v->tensors[tensor] = malloc((rows * columns + 1) * sizeof(float));
         raw = malloc(bytes + 1);
@@ -84,6 +85,8 @@ spc_status spc__net_judge(spc__net_verifier *v, const spc__net_work *work,
     char text[SPC__WORST_TEXT];
     spc__expected e = *expected;
 
+    /* After an activation an odd value may be any number, as max(NaN, 0) may be
+     * 0. */
     e.odd = is_activated(v, work) ? SPC__ODD_ANYTHING : SPC__ODD_NOT_FINITE;
     spc__worst worst = spc__judge(got, of, &e);
     v->out->layers++;
@@ -111,6 +114,8 @@ static spc_status stored_params(float **weights, float **scale,
     if (status == SPC_OK && stored == NULL)
         status = spc__fail_memory(v->error, count * sizeof(float));
     if (status == SPC_OK) {
+        /* The device has rounded them to the layer's type: so must we, or the
+         * rounding would look like an error of the kernel. */
         type->encode(stored, *weights, count);
         type->decode(*weights, stored, count);
     }
