@@ -390,6 +390,7 @@ static spc_status compile(spc__code *out, request *want,
                                    artefact.code_bytes, &artefact.resources,
                                    spc__error_of(ctx));
     }
+    /* Code that cannot be loaded is not stored. */
     if (status == SPC_OK) {
         spc__loaded_code(out, entry, &want->launch);
         store(want, &artefact, identity, ctx->info.target);

@@ -41,6 +41,8 @@ static spc_status check_elf(const unsigned char *code, size_t bytes,
                          "the compiled code (%zu bytes) is not a shared object",
                          bytes);
     memcpy(&header, code, sizeof(header));
+    /* Below, differences are compared: a sum of two numbers of the file might
+     * wrap around. */
     uint64_t table = header.e_phoff;
     uint64_t table_bytes = (uint64_t)header.e_phnum * sizeof(segment);
     bool good = header.e_type == ET_DYN &&

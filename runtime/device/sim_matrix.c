@@ -491,6 +491,8 @@ void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
     spc_sim_exchange *e = &warp->exchange.exchange[self->turn];
+    /* Operations on matrices, which are the last of the list, divide their work
+     * among all lanes. */
     if (op >= SPC_SIM_MMA_F16 && warp->members != 0xffffffffu)
         spc__sim_fault(self, "%s at %s:%d needs a warp of 32 threads",
                        place->primitive, place->file, place->line);

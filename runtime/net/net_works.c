@@ -202,7 +202,7 @@ static void fuse(draft *d, int add)
     d->absorbed[d->fused[add]] = true;
 }
 
-/* Fuses the additions with the convolutions before them. */
+/* Tries to fuse each addition with a convolution. */
 static void fuse_all(draft *d)
 {
     for (int i = 0; i < d->net->node_count; i++) {

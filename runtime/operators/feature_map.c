@@ -103,7 +103,7 @@ static bool is_no_maximum(const spc_feature *f)
     return f->reduction != SPC_REDUCE_MAX;
 }
 
-/* Turns a pooling into its gradient. */
+/* The gradient of a maximum is an un-pooling to the places of the maxima. */
 static void turn_pool(spc_feature *out)
 {
     if (out->reduction == SPC_REDUCE_MAX) {

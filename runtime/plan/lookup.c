@@ -582,6 +582,8 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
             explain_default(look, name);
             return SPC_OK;
         }
+        /* The last failure becomes the caller's error, so only those before it
+         * are logged. */
         if (i + 1 < count)
             spc__log_printf(&ctx->log, SPC_LOG_INFO,
                             "the default of '%s' cannot be had: %s", name,

@@ -57,6 +57,7 @@ spc_status spc_map_download_triplets(spc_triplet *out, const spc_map *map)
              map->pairs > 0 && !out)
         status = spc__fail(&error, SPC_EINVAL, "`out` is NULL");
     size_t rows = (size_t)map->to->rows_padded;
+    /* One array for the order, the beginnings and the list (fetch). */
     size_t bytes = 4 * (2 * rows + 1 + 2 * (size_t)map->pairs);
     int32_t *host = status == SPC_OK ? malloc(bytes) : NULL;
     if (status == SPC_OK && !host)

@@ -325,6 +325,8 @@ spc_status spc__net_write(spc__buf *out, const spc_net *net,
     spc__buf_puts(out, "\n");
     write_input(out, &net->input);
     spc__buf_puts(out, "\n");
+    /* In this order: the reader must know the nodes before the outputs, scales
+     * and arrays that name them. */
     for (int i = 0; i < net->node_count && status == SPC_OK; i++)
         status = write_node(out, net, &net->nodes[i], error);
     for (int i = 0; i < net->out_count; i++) {
