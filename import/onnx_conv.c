@@ -1,27 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* onnx_conv.c - reads SparseConvolution nodes: geometry, weights and fused
  * layers. */
-#include "import/onnx_net.h"
+#include "import/onnx_conv.h"
 
 #include "base/error.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* State while a node is read. */
-struct reading {
-    spc__onnx_builder *b;
-    const spc__onnx_node *node;
-    spc__onnx_value *in;
-    spc__onnx_value *out; /* the layer's output value; after fusion that of the
-                           * last fused node */
-    char name[64], rulebook[64];
-    int subm, inverse, transposed;
-    int out_padding[3];       /* of a transposed convolution */
-    spc__onnx_rulebook *made; /* rulebook of a strided convolution; else NULL */
-    spc_net_layer layer;
-};
 
 /* ---- geometry ------------------------------------------------------------ */
 
@@ -36,7 +22,7 @@ static bool is_zero(const int sizes[3])
 }
 
 /* Refuses nodes that the library's layers cannot compute. */
-static spc_status check_kind(struct reading *r)
+static spc_status check_kind(spc__onnx_layer *r)
 {
     int ndim = 3, groups = 1, *more = r->out_padding;
     spc_status status;
@@ -60,7 +46,7 @@ static spc_status check_kind(struct reading *r)
 }
 
 /* Reads the sizes along the axes. Only the kernel has no default. */
-static spc_status read_sizes(struct reading *r, spc_geometry *g)
+static spc_status read_sizes(spc__onnx_layer *r, spc_geometry *g)
 {
     const struct {
         const char *name;
@@ -83,7 +69,7 @@ static spc_status read_sizes(struct reading *r, spc_geometry *g)
 
 /* spconv ignores stride and padding of a submanifold layer and does not support
  * even kernels. */
-static spc_status make_subm(struct reading *r, spc_geometry *g)
+spc_status spc__onnx_make_subm(spc__onnx_layer *r, spc_geometry *g)
 {
     for (int i = 0; i < 3; i++) {
         if (g->kernel[i] % 2 == 0)
@@ -101,7 +87,7 @@ static spc_status make_subm(struct reading *r, spc_geometry *g)
 
 /* Makes a strided layer and notes its rulebook, which an inverse layer may name
  * later. */
-static spc_status make_strided(struct reading *r, spc_geometry *g)
+spc_status spc__onnx_make_strided(spc__onnx_layer *r, spc_geometry *g)
 {
     spc__onnx_rulebook *book = &r->b->rulebooks[r->b->rulebook_count++];
 
@@ -118,7 +104,7 @@ static spc_status make_strided(struct reading *r, spc_geometry *g)
 
 /* spconv's SparseConvTranspose3d makes all voxels i * stride - padding +
  * dilation * place within a shape that follows from that of its inputs. */
-static spc_status make_transposed(struct reading *r, spc_geometry *g)
+spc_status spc__onnx_make_transposed(spc__onnx_layer *r, spc_geometry *g)
 {
     spc_tensor_info in;
     spc_status status =
@@ -154,7 +140,7 @@ static spc_status make_transposed(struct reading *r, spc_geometry *g)
     return SPC_OK;
 }
 
-static bool lie_together(const struct reading *r, spc_tensor a, spc_tensor b)
+static bool lie_together(const spc__onnx_layer *r, spc_tensor a, spc_tensor b)
 {
     spc_tensor_info one, other;
 
@@ -169,7 +155,7 @@ static bool lie_together(const struct reading *r, spc_tensor a, spc_tensor b)
  * set. Otherwise returns the last rulebook with this name, for which the
  * network then reports why it cannot be inverted.
  */
-static const spc__onnx_rulebook *find_inverted(const struct reading *r,
+static const spc__onnx_rulebook *find_inverted(const spc__onnx_layer *r,
                                                const spc_geometry *g)
 {
     const spc__onnx_rulebook *named = NULL;
@@ -188,7 +174,7 @@ static const spc__onnx_rulebook *find_inverted(const struct reading *r,
 /* The rows determine which layer is inverted. The network adds a note if the
  * rulebook belongs to another layer's map; this adds one if the rulebook is
  * unknown or missing. */
-static spc_status note_rulebook(const struct reading *r,
+static spc_status note_rulebook(const spc__onnx_layer *r,
                                 const spc__onnx_rulebook *book)
 {
     char text[400], named[128] = "names no rulebook";
@@ -211,7 +197,7 @@ static spc_status note_rulebook(const struct reading *r,
 
 /* Makes an inverse layer: its geometry and its rows are those of the strided
  * layer that made its inputs. */
-static spc_status make_inverse(struct reading *r, spc_geometry *g)
+static spc_status make_inverse(spc__onnx_layer *r, spc_geometry *g)
 {
     const spc__onnx_rulebook *book = find_inverted(r, g);
 
@@ -233,7 +219,7 @@ static spc_status make_inverse(struct reading *r, spc_geometry *g)
 }
 
 /* A kernel of one offset without displacement works on each row by itself. */
-static spc_status read_geometry(struct reading *r)
+static spc_status read_geometry(spc__onnx_layer *r)
 {
     spc_geometry *g = &r->layer.conv.geometry;
     spc_status status = read_sizes(r, g);
@@ -243,16 +229,16 @@ static spc_status read_geometry(struct reading *r)
     if (r->inverse != 0)
         return make_inverse(r, g);
     if (r->transposed != 0)
-        return make_transposed(r, g);
+        return spc__onnx_make_transposed(r, g);
     if (r->subm != 0 ||
         (is_one(g->kernel) && is_one(g->stride) && is_zero(g->padding)))
-        return make_subm(r, g);
-    return make_strided(r, g);
+        return spc__onnx_make_subm(r, g);
+    return spc__onnx_make_strided(r, g);
 }
 
 /* ---- fusing Relu and Add ------------------------------------------------- */
 
-static spc_status read_activation(struct reading *r)
+static spc_status read_activation(spc__onnx_layer *r)
 {
     static const struct {
         const char *name;
@@ -282,7 +268,7 @@ static spc_status read_activation(struct reading *r)
 
 /* Returns the other input of the Add that is the value's only user, if it
  * exists and is over the same rows as this layer's outputs. */
-static spc__onnx_value *find_other(struct reading *r, int adder)
+static spc__onnx_value *find_other(spc__onnx_layer *r, int adder)
 {
     const Spc__Pb__Node *add = r->b->onnx->model->graph->node[adder];
     spc__onnx_node node =
@@ -298,7 +284,7 @@ static spc__onnx_value *find_other(struct reading *r, int adder)
     return other;
 }
 
-static bool is_add(const struct reading *r, int consumer)
+static bool is_add(const spc__onnx_layer *r, int consumer)
 {
     const char *type =
         consumer >= 0 ? r->b->onnx->model->graph->node[consumer]->op_type : "";
@@ -307,7 +293,7 @@ static bool is_add(const struct reading *r, int consumer)
 
 /* Equal sets are found only when the layer is added. Until then, only layers
  * that keep their rows have a known output set. */
-static bool lies_over_ours(const struct reading *r, spc_tensor other)
+static bool lies_over_ours(const spc__onnx_layer *r, spc_tensor other)
 {
     spc_tensor base = r->layer.conv.op == SPC_SUBM      ? r->layer.in
                       : r->layer.conv.op == SPC_INVERSE ? r->layer.at
@@ -320,7 +306,7 @@ static bool lies_over_ours(const struct reading *r, spc_tensor other)
            ours.set == theirs.set && theirs.channels == r->layer.conv.cout;
 }
 
-static void take_relu(struct reading *r)
+void spc__onnx_take_activation(spc__onnx_layer *r)
 {
     if (r->layer.conv.activation == SPC_ACT_NONE &&
         spc__onnx_take_relu(r->b, &r->out))
@@ -329,7 +315,7 @@ static void take_relu(struct reading *r)
 
 /* Fuses a following Add as the layer's residual, and a Relu after that as its
  * activation. */
-static void take_add(struct reading *r)
+void spc__onnx_take_add(spc__onnx_layer *r)
 {
     int consumer = r->out->consumer;
     spc__onnx_value *other =
@@ -343,7 +329,7 @@ static void take_add(struct reading *r)
     /* The layer's own activation comes before the sum, a Relu that follows the
      * sum after it. */
     bool is_last = r->layer.conv.activation == SPC_ACT_NONE;
-    take_relu(r);
+    spc__onnx_take_activation(r);
     r->layer.conv.add = is_last && r->layer.conv.activation != SPC_ACT_NONE
                             ? SPC_ADD_BEFORE
                             : SPC_ADD_AFTER;
@@ -351,7 +337,7 @@ static void take_add(struct reading *r)
 
 /* ---- weights ------------------------------------------------------------- */
 
-static const spc_array *array_of(const struct reading *r, size_t input)
+static const spc_array *array_of(const spc__onnx_layer *r, size_t input)
 {
     return r->node->pb->n_input > input
                ? spc__onnx_array(r->b->onnx, r->node->pb->input[input])
@@ -359,7 +345,7 @@ static const spc_array *array_of(const struct reading *r, size_t input)
 }
 
 /* Gives the layer one of its arrays, a kernel in our layout. */
-static spc_status set_param(struct reading *r, spc_operand which,
+static spc_status set_param(spc__onnx_layer *r, spc_operand which,
                             const spc_array *array)
 {
     spc_kernel_form form = SPC_KERNEL_FORM_INIT;
@@ -384,7 +370,7 @@ static spc_status set_param(struct reading *r, spc_operand which,
 }
 
 /* Counts kernels for which the shape and spconv 2 disagree. */
-static void count_matrix(struct reading *r)
+static void count_matrix(spc__onnx_layer *r)
 {
     const spc_conv *conv = &r->layer.conv;
 
@@ -395,7 +381,7 @@ static void count_matrix(struct reading *r)
         memcpy(r->b->first_matrix, r->name, sizeof(r->name));
 }
 
-static spc_status set_params(struct reading *r)
+static spc_status set_params(spc__onnx_layer *r)
 {
     spc_status status = set_param(r, SPC_OPERAND_WEIGHTS, array_of(r, 1));
 
@@ -405,7 +391,7 @@ static spc_status set_params(struct reading *r)
                : status;
 }
 
-static spc_status check_inputs(const struct reading *r)
+static spc_status check_inputs(const spc__onnx_layer *r)
 {
     for (size_t i = 1; i < r->node->pb->n_input; i++)
         if (array_of(r, i) == NULL)
@@ -419,7 +405,7 @@ static spc_status check_inputs(const struct reading *r)
 /* ---- the node ------------------------------------------------------------ */
 
 /* Reads channels, kind and rulebook. */
-static spc_status read_words(struct reading *r)
+static spc_status read_words(spc__onnx_layer *r)
 {
     spc_conv *conv = &r->layer.conv;
     spc_status status;
@@ -445,7 +431,7 @@ static spc_status read_words(struct reading *r)
 }
 
 /* Adds the layer to the network. */
-static spc_status add_layer(struct reading *r)
+static spc_status add_layer(spc__onnx_layer *r)
 {
     spc_status status;
 
@@ -465,10 +451,10 @@ static spc_status add_layer(struct reading *r)
 spc_status spc__onnx_convolution(spc__onnx_builder *b,
                                  const spc__onnx_node *node)
 {
-    struct reading r = {.b = b,
-                        .node = node,
-                        .out = spc__onnx_output(b, node),
-                        .layer = SPC_NET_LAYER_INIT};
+    spc__onnx_layer r = {.b = b,
+                         .node = node,
+                         .out = spc__onnx_output(b, node),
+                         .layer = SPC_NET_LAYER_INIT};
     spc_status status;
 
     spc__onnx_name(r.name, node);
@@ -485,8 +471,8 @@ spc_status spc__onnx_convolution(spc__onnx_builder *b,
         (status = read_activation(&r)) != SPC_OK)
         return status;
     /* First a Relu between the layer and a sum, which belongs to the layer. */
-    take_relu(&r);
-    take_add(&r);
+    spc__onnx_take_activation(&r);
+    spc__onnx_take_add(&r);
     if ((status = add_layer(&r)) != SPC_OK)
         return status;
     return spc__onnx_check_shape(b, node, r.out->tensor,

@@ -46,6 +46,25 @@ spc_status spc__onnx_scatter(spc__onnx_builder *b, const spc__onnx_node *node)
     return SPC_OK;
 }
 
+/*
+ * Of Autoware: zeros, coordinates, rows. The third input is scattered, and
+ * channels are the last axis. The first two are the caller's: they say batch
+ * size and shape, which the network knows.
+ */
+spc_status spc__onnx_scatter_nd(spc__onnx_builder *b,
+                                const spc__onnx_node *node)
+{
+    spc__onnx_value *in = NULL, *out = spc__onnx_output(b, node);
+    spc_status status = spc__onnx_input(&in, b, node, 2, SPC__ONNX_ROWS);
+
+    if (status != SPC_OK)
+        return status;
+    out->kind = SPC__ONNX_DENSE;
+    out->tensor = in->tensor;
+    snprintf(out->order, sizeof(out->order), "%sc", b->axes);
+    return SPC_OK;
+}
+
 spc_status spc__onnx_transpose(spc__onnx_builder *b, const spc__onnx_node *node)
 {
     spc__onnx_value *in = NULL, *out = spc__onnx_output(b, node);
@@ -53,7 +72,8 @@ spc_status spc__onnx_transpose(spc__onnx_builder *b, const spc__onnx_node *node)
     spc_status status = spc__onnx_input(&in, b, node, 0, SPC__ONNX_DENSE);
 
     if (status == SPC_OK)
-        status = spc__onnx_ints(node, dims, 5, "dims");
+        status = spc__onnx_ints(node, dims, 5,
+                                spc__onnx_has(node, "perm") ? "perm" : "dims");
     if (status != SPC_OK)
         return status;
     bool is_right = dims[0] == 0 && !in->merged;
@@ -140,6 +160,9 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
     spc_status status;
 
     silent.error = NULL;
+    /* A shape that the file computes: the bytes are the same whatever it is. */
+    if (dims == NULL && b->is_autoware)
+        return spc__onnx_same(b, node);
     if (dims == NULL)
         return spc__onnx_fail(node, SPC_EFORMAT,
                               "has no attribute 'dims' of 1 to 8 numbers");

@@ -196,6 +196,32 @@ static spc_status check_names(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
+/*
+ * True for an array of a type that is not read here, if only nodes without
+ * weights read it, as shapes that a Reshape reads.
+ */
+static bool is_of_others(const Spc__Pb__Graph *graph, const Spc__Pb__Tensor *pb)
+{
+    static const char *const weighted[] = {"SparseConvolution", "ImplicitGemm",
+                                           "ImplicitGemmInt8", "IndiceConv",
+                                           "BatchNormalization"};
+    bool is_read = false;
+
+    if (pb->name == NULL || pb->data_type == ONNX_FLOAT ||
+        pb->data_type == ONNX_FLOAT16)
+        return false;
+    for (size_t n = 0; n < graph->n_node; n++)
+        for (size_t i = 0; i < graph->node[n]->n_input; i++) {
+            if (strcmp(graph->node[n]->input[i], pb->name) != 0)
+                continue;
+            is_read = true;
+            for (size_t t = 0; t < sizeof(weighted) / sizeof(*weighted); t++)
+                if (strcmp(graph->node[n]->op_type, weighted[t]) == 0)
+                    return false;
+        }
+    return is_read;
+}
+
 /* Reads all arrays. The data stays in the model, and is not copied. */
 static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
 {
@@ -208,8 +234,11 @@ static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
     if (onnx->arrays == NULL || onnx->decoded == NULL)
         return spc__fail_memory(error, count * sizeof(*onnx->arrays));
     for (size_t i = 0; i < count && status == SPC_OK; i++)
-        status = read_array(&onnx->arrays[i], &onnx->decoded[i], onnx,
-                            graph->initializer[i], error);
+        if (is_of_others(graph, graph->initializer[i]))
+            onnx->arrays[i].name = graph->initializer[i]->name;
+        else
+            status = read_array(&onnx->arrays[i], &onnx->decoded[i], onnx,
+                                graph->initializer[i], error);
     return status == SPC_OK ? check_names(onnx, error) : status;
 }
 
@@ -260,9 +289,9 @@ static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
 
     if (node.pb->op_type == NULL)
         return spc__onnx_fail(&node, SPC_EFORMAT, "has no type");
-    if (node.pb->n_output != 1)
-        return spc__onnx_fail(&node, SPC_EFORMAT, "has %s: expected one",
-                              spc__count(node.pb->n_output, "output"));
+    if (node.pb->n_output == 0)
+        return spc__onnx_fail(&node, SPC_EFORMAT,
+                              "has 0 outputs: expected one");
     return check_attributes(&node);
 }
 
@@ -289,8 +318,8 @@ static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
-/* Nodes of custom domains are defined by the exporter, so their version is not
- * checked. */
+/* Autoware's exporters write version 1 of their domain. Nodes of other custom
+ * domains are defined by the exporter, so their version is not checked. */
 static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
 {
     for (size_t i = 0; i < onnx->model->n_opset_import; i++) {
@@ -303,6 +332,11 @@ static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
                 "cannot read '%s': its nodes are those of opset "
                 "%lld: %d to %d are known; export it with one of those",
                 onnx->path, (long long)opset->version, OPSET_LEAST, OPSET_MOST);
+        if (strcmp(domain, "autoware") == 0 && opset->version != 1)
+            return spc__fail(error, SPC_EUNSUPPORTED,
+                             "cannot read '%s': its domain 'autoware' has "
+                             "version %lld: 1 is known",
+                             onnx->path, (long long)opset->version);
     }
     return SPC_OK;
 }

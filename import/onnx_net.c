@@ -72,7 +72,7 @@ static spc_status add_inputs(spc__onnx_builder *b)
         if (spc__onnx_array(b->onnx, graph->input[i]->name) == NULL)
             status = add_value(b, graph->input[i]->name);
     b->input_count = b->value_count;
-    if (status == SPC_OK && b->input_count != 1)
+    if (status == SPC_OK && b->input_count != 1 && !b->is_autoware)
         status = spc__fail(
             b->error, SPC_EUNSUPPORTED,
             "cannot read '%s': its graph has %s; expected one, of features",
@@ -93,9 +93,11 @@ static void count_users(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
 
+    /* Nodes apart look at shapes alone. */
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t j = 0; j < graph->node[i]->n_input; j++)
-            add_user(spc__onnx_find(b, graph->node[i]->input[j]), (int)i);
+            if (b->parts[i] != SPC__ONNX_APART)
+                add_user(spc__onnx_find(b, graph->node[i]->input[j]), (int)i);
     /* An output of the graph is a user too: its value must not vanish in a
      * fusion. */
     for (size_t i = 0; i < graph->n_output; i++)
@@ -112,7 +114,9 @@ static spc_status list_values(spc__onnx_builder *b)
     b->values = calloc(most, sizeof(*b->values));
     b->rulebooks = calloc(most, sizeof(*b->rulebooks));
     b->done = calloc(most, sizeof(*b->done));
-    if (b->values == NULL || b->rulebooks == NULL || b->done == NULL)
+    b->cuts = calloc(most, sizeof(*b->cuts));
+    if (b->values == NULL || b->rulebooks == NULL || b->done == NULL ||
+        b->cuts == NULL)
         return spc__fail_memory(b->error, most * sizeof(*b->values));
     status = add_inputs(b);
     for (size_t i = 0; i < graph->n_node && status == SPC_OK; i++)
@@ -299,6 +303,15 @@ static spc_status add_group_sum(spc__onnx_builder *b,
 
 /* ---- the table ----------------------------------------------------------- */
 
+/* One that no layer before it has taken in. */
+static spc_status add_norm(spc__onnx_builder *b, const spc__onnx_node *node)
+{
+    (void)b;
+    return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                          "does not follow a layer directly: it can be folded "
+                          "into a layer whose only reader it is");
+}
+
 /* Attribute names, each between commas. Those in the second list are ignored:
  * they describe the exporter's trace or its int8 conversion. */
 static const struct op {
@@ -306,6 +319,7 @@ static const struct op {
     size_t least, most; /* number of inputs */
     const char *attributes, *others;
     spc_status (*add)(spc__onnx_builder *b, const spc__onnx_node *node);
+    bool is_autoware; /* of the domain "autoware", or in files of it alone */
 } ops[] = {
     {"SparseConvolution", 2, 3,
      ",ndim,input_spatial_shape,output_spatial_shape,in_channels,out_channels,"
@@ -313,20 +327,48 @@ static const struct op {
      "groups,subm,rulebook,activation,",
      ",output_bound,input_shape,output_shape,fixed_launch_points,"
      "input_dynamic_range,weight_dynamic_ranges,precision,output_precision,",
-     spc__onnx_convolution},
+     spc__onnx_convolution, false},
     {"Add", 2, 2, "",
      ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
-     add_sum},
+     add_sum, false},
     {"QuantAdd", 2, 2, "",
      ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
-     add_sum},
-    {"Relu", 1, 1, "", "", add_relu},
-    {"Concat", 1, PARTS_MOST, ",axis,", "", add_concat},
-    {"ReduceSum", 1, 1, ",axes,keepdims,", "", add_group_sum},
+     add_sum, false},
+    {"Relu", 1, 1, "", "", add_relu, false},
+    {"Concat", 1, PARTS_MOST, ",axis,", "", add_concat, false},
+    {"ReduceSum", 1, 1, ",axes,keepdims,", "", add_group_sum, false},
     {"ScatterDense", 1, 1, ",input_spatial_shape,format,output_layout,",
-     ",output_shape,input_dynamic_range,", spc__onnx_scatter},
-    {"Reshape", 1, 1, ",dims,", "", spc__onnx_reshape},
-    {"Transpose", 1, 1, ",dims,", "", spc__onnx_transpose},
+     ",output_shape,input_dynamic_range,", spc__onnx_scatter, false},
+    {"Reshape", 1, 1, ",dims,", "", spc__onnx_reshape, false},
+    {"Transpose", 1, 1, ",dims,", "", spc__onnx_transpose, false},
+};
+
+#define OF_PAIRS                                                               \
+    ",spatial_shape,ksize,stride,padding,dilation,out_padding,subm,transpose,"
+#define BESIDE_PAIRS ",batch_size,algo,is_train,do_sort,"
+#define OF_GEMM ",is_subm,act_type,act_alpha,output_scale,"
+#define BESIDE_GEMM                                                            \
+    ",is_train,fp32_accum,act_beta,output_add_scale,input_scale,"
+
+/* Those of files of Autoware. Sorting, algorithms and the accumulator are ours
+ * to choose. */
+static const struct op autoware_ops[] = {
+    {"GetIndicePairs", 1, 1, OF_PAIRS, BESIDE_PAIRS, spc__onnx_pairs, true},
+    {"GetIndicePairsImplicitGemm", 1, 1, OF_PAIRS, BESIDE_PAIRS,
+     spc__onnx_pairs, true},
+    {"ImplicitGemm", 5, 6, OF_GEMM, BESIDE_GEMM, spc__onnx_gemm, true},
+    {"ImplicitGemmInt8", 7, 7, OF_GEMM, BESIDE_GEMM, spc__onnx_gemm, true},
+    {"IndiceConv", 5, 5, OF_GEMM, BESIDE_GEMM, spc__onnx_gemm, true},
+    {"Add", 2, 2, "", "", add_sum, false},
+    {"Relu", 1, 1, "", "", add_relu, false},
+    {"Concat", 1, PARTS_MOST, ",axis,", "", add_concat, false},
+    {"BatchNormalization", 5, 5, ",epsilon,training_mode,",
+     ",momentum,spatial,", add_norm, false},
+    {"Cast", 1, 1, "", ",to,saturate,", spc__onnx_same, false},
+    {"Identity", 1, 1, "", "", spc__onnx_same, false},
+    {"ScatterND", 3, 3, ",reduction,", "", spc__onnx_scatter_nd, false},
+    {"Reshape", 1, 2, "", ",allowzero,", spc__onnx_reshape, false},
+    {"Transpose", 1, 1, ",perm,", "", spc__onnx_transpose, false},
 };
 
 static bool lists(const char *list, const char *name)
@@ -356,26 +398,56 @@ static spc_status check_attributes(const spc__onnx_node *node,
 }
 
 /* Returns NULL for an unknown type. */
-static const struct op *find_op(const spc__onnx_node *node)
+static const struct op *find_op(const spc__onnx_builder *b,
+                                const spc__onnx_node *node)
 {
-    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
-        if (strcmp(ops[i].type, node->pb->op_type) == 0)
-            return &ops[i];
+    const struct op *table = b->is_autoware ? autoware_ops : ops;
+    size_t count = b->is_autoware ? sizeof(autoware_ops) / sizeof(*ops)
+                                  : sizeof(ops) / sizeof(*ops);
+
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].type, node->pb->op_type) == 0)
+            return &table[i];
     return NULL;
 }
 
-/* Checks a node's domain, type and number of inputs. */
-static spc_status check_node(const spc__onnx_node *node)
+/* Checks that the node belongs to the domain of its type. */
+static spc_status check_domain(const spc__onnx_node *node, const struct op *op)
 {
-    const struct op *op = find_op(node);
     const char *domain = node->pb->domain != NULL ? node->pb->domain : "";
-    size_t count = node->pb->n_input;
+    bool is_own = domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
 
-    if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0)
-        return spc__onnx_fail(
-            node, SPC_EUNSUPPORTED,
-            "has the unknown domain '%.40s': expected that of ONNX, ''",
-            domain);
+    if (op != NULL && op->is_autoware ? strcmp(domain, "autoware") == 0
+                                      : is_own)
+        return SPC_OK;
+    return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                          "has the unknown domain '%.40s': expected %s", domain,
+                          op != NULL && op->is_autoware ? "autoware"
+                                                        : "that of ONNX, ''");
+}
+
+/* Nodes that find pairs have several outputs, of which layers read two. */
+static spc_status check_outputs(const spc__onnx_node *node)
+{
+    size_t count = node->pb->n_output;
+
+    if (count == 1 || (spc__onnx_is_pairs(node->pb) && count >= 2))
+        return SPC_OK;
+    return spc__onnx_fail(node, SPC_EFORMAT, "has %s: expected %s",
+                          spc__count(count, "output"),
+                          spc__onnx_is_pairs(node->pb) ? "4 or 5" : "one");
+}
+
+/* Checks a node's domain, type and number of inputs. */
+static spc_status check_node(const spc__onnx_builder *b,
+                             const spc__onnx_node *node)
+{
+    const struct op *op = find_op(b, node);
+    size_t count = node->pb->n_input;
+    spc_status status = check_domain(node, op);
+
+    if (status != SPC_OK || (status = check_outputs(node)) != SPC_OK)
+        return status;
     if (op == NULL)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
                               "is of a type that is not known: "
@@ -401,7 +473,8 @@ static spc_status check_nodes(const spc__onnx_builder *b)
     for (size_t i = 0; i < b->onnx->model->graph->n_node && status == SPC_OK;
          i++) {
         spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
-        status = check_node(&node);
+        if (spc__onnx_is_ours(b, (int)i))
+            status = check_node(b, &node);
     }
     return status;
 }
@@ -441,45 +514,55 @@ static spc_status find_axes(const char **out, const spc_onnx *onnx,
 }
 
 /* The first convolution determines the input's channels and grid. */
-static spc_status add_input(spc__onnx_builder *b)
+static spc_status read_first(spc__onnx_builder *b, spc_net_input *input)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
-    spc__onnx_value *value = &b->values[0];
-    spc_net_input input = SPC_NET_INPUT_INIT;
-    spc_error why = {0};
     spc_status status = SPC_OK;
 
-    input.name = value->name;
-    input.axes = b->axes;
+    b->root = &b->values[0];
+    input->name = b->root->name;
+    input->axes = b->axes;
+    for (size_t i = 0; i < graph->n_node && input->channels == 0; i++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        if (strcmp(node.pb->op_type, "SparseConvolution") != 0 ||
+            node.pb->n_input == 0 ||
+            strcmp(node.pb->input[0], b->root->name) != 0)
+            continue;
+        if ((status = spc__onnx_int(&node, &input->channels, "in_channels")) !=
+                SPC_OK ||
+            (status = spc__onnx_axes(b, &node, input->shape,
+                                     "input_spatial_shape")) != SPC_OK)
+            return status;
+    }
+    if (input->channels == 0)
+        return spc__fail(b->error, SPC_EFORMAT,
+                         "cannot read '%s': no convolution of its input "
+                         "'%.60s' gives the number of its channels",
+                         b->onnx->path, b->root->name);
+    return SPC_OK;
+}
+
+static spc_status add_input(spc__onnx_builder *b)
+{
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_error why = {0};
+    spc_status status = b->is_autoware ? spc__onnx_autoware_input(b, &input)
+                                       : read_first(b, &input);
+
+    if (status != SPC_OK)
+        return status;
     input.dtype = b->options->dtype;
     memcpy(input.voxel, b->options->voxel, sizeof(input.voxel));
     memcpy(input.low, b->options->low, sizeof(input.low));
     memcpy(input.high, b->options->high, sizeof(input.high));
-    for (size_t i = 0; i < graph->n_node && input.channels == 0; i++) {
-        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
-        if (strcmp(node.pb->op_type, "SparseConvolution") != 0 ||
-            node.pb->n_input == 0 ||
-            strcmp(node.pb->input[0], value->name) != 0)
-            continue;
-        if ((status = spc__onnx_int(&node, &input.channels, "in_channels")) !=
-                SPC_OK ||
-            (status = spc__onnx_axes(b, &node, input.shape,
-                                     "input_spatial_shape")) != SPC_OK)
-            return status;
-    }
-    if (input.channels == 0)
-        return spc__fail(b->error, SPC_EFORMAT,
-                         "cannot read '%s': no convolution of its input "
-                         "'%.60s' gives the number of its channels",
-                         b->onnx->path, value->name);
-    value->kind = SPC__ONNX_ROWS;
-    status = spc_net_add_input(&value->tensor, b->net, &input, &why);
+    b->root->kind = SPC__ONNX_ROWS;
+    status = spc_net_add_input(&b->root->tensor, b->net, &input, &why);
     return status == SPC_OK
                ? SPC_OK
                : spc__fail(b->error, status,
                            "cannot read '%s': its input '%.60s' cannot be "
                            "added: %s",
-                           b->onnx->path, value->name, why.text);
+                           b->onnx->path, b->root->name, why.text);
 }
 
 /* Adds the nodes in the file's order, which ONNX requires to be one in which
@@ -492,14 +575,24 @@ static spc_status add_nodes(spc__onnx_builder *b)
          i++) {
         spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
         /* An earlier node may have taken this one in, such as an activation. */
-        if (!b->done[i])
-            status = find_op(&node)->add(b, &node);
+        if (!b->done[i] && spc__onnx_is_ours(b, (int)i))
+            status = find_op(b, &node)->add(b, &node);
     }
     return status;
 }
 
-/* Marks the outputs of the graph. */
-static spc_status add_outputs(spc__onnx_builder *b)
+static spc_status add_output(spc__onnx_builder *b, const spc__onnx_value *value)
+{
+    spc_tensor tensor = SPC_NO_TENSOR;
+    spc_status status = spc__onnx_put_out(&tensor, b, value);
+
+    return status == SPC_OK
+               ? spc_net_add_output(b->net, tensor, value->name, b->error)
+               : status;
+}
+
+/* The outputs of the graph that the network makes. */
+static spc_status add_graph_outputs(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
     spc_status status = SPC_OK;
@@ -511,16 +604,57 @@ static spc_status add_outputs(spc__onnx_builder *b)
     for (size_t i = 0; i < graph->n_output && status == SPC_OK; i++) {
         const char *name = graph->output[i]->name;
         const spc__onnx_value *value = spc__onnx_find(b, name);
-        spc_tensor tensor = SPC_NO_TENSOR;
+        int output, maker = spc__onnx_maker(b->onnx, name, &output);
+        if (maker >= 0 && !spc__onnx_is_ours(b, maker))
+            continue;
         if (value == NULL)
             return spc__fail(b->error, SPC_EFORMAT,
                              "cannot read '%s': no node makes its output "
                              "'%.60s'",
                              b->onnx->path, name);
-        status = spc__onnx_put_out(&tensor, b, value);
-        if (status == SPC_OK)
-            status = spc_net_add_output(b->net, tensor, name, b->error);
+        if (value->kind != SPC__ONNX_PENDING)
+            status = add_output(b, value);
     }
+    return status;
+}
+
+static bool is_graph_output(const spc__onnx_builder *b, const char *name)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    size_t i = 0;
+
+    while (i < graph->n_output && strcmp(graph->output[i]->name, name) != 0)
+        i++;
+    return i < graph->n_output;
+}
+
+/* Adds an output for a value that one of the caller's nodes reads. */
+static spc_status add_cut(spc__onnx_builder *b, spc__onnx_value *value)
+{
+    for (int i = 0; i < b->cut_count; i++)
+        if (b->cuts[i] == value)
+            return SPC_OK;
+    b->cuts[b->cut_count++] = value;
+    return is_graph_output(b, value->name) ? SPC_OK : add_output(b, value);
+}
+
+static spc_status add_outputs(spc__onnx_builder *b)
+{
+    const Spc__Pb__Graph *graph = b->onnx->model->graph;
+    spc_status status = add_graph_outputs(b);
+
+    for (size_t i = 0; i < graph->n_node && status == SPC_OK; i++)
+        for (size_t j = 0; j < graph->node[i]->n_input && status == SPC_OK &&
+                           b->parts[i] == SPC__ONNX_IS_TAIL;
+             j++) {
+            spc__onnx_value *value =
+                spc__onnx_find(b, graph->node[i]->input[j]);
+            int node =
+                value != NULL ? (int)(value - b->values) - b->input_count : -1;
+            if (node >= 0 && spc__onnx_is_ours(b, node) &&
+                value->kind != SPC__ONNX_PENDING)
+                status = add_cut(b, value);
+        }
     return status;
 }
 
@@ -547,12 +681,18 @@ static spc_status build(spc__onnx_builder *b)
 {
     spc_status status;
 
+    b->is_autoware = spc__onnx_is_autoware(b->onnx);
+    b->parts = calloc(b->onnx->model->graph->n_node + 1, sizeof(*b->parts));
+    if (b->parts == NULL)
+        return spc__fail_memory(b->error, sizeof(*b->parts));
+    spc__onnx_divide(b);
     if ((status = check_nodes(b)) != SPC_OK ||
         (status = list_values(b)) != SPC_OK ||
         (status = find_axes(&b->axes, b->onnx, b->error)) != SPC_OK ||
         (status = add_input(b)) != SPC_OK ||
         (status = add_nodes(b)) != SPC_OK ||
         (status = add_outputs(b)) != SPC_OK ||
+        (status = spc__onnx_note_cut(b)) != SPC_OK ||
         (status = note_matrices(b)) != SPC_OK)
         return status;
     return b->options->int8 ? spc__onnx_quantise(b) : SPC_OK;
@@ -600,5 +740,7 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
     free(b.values);
     free(b.rulebooks);
     free(b.done);
+    free(b.parts);
+    free(b.cuts);
     return status;
 }

@@ -17,6 +17,14 @@ typedef enum spc__onnx_kind {
     SPC__ONNX_DENSE    /* rows to be scattered with axes in this order */
 } spc__onnx_kind;
 
+/* The part of a file that a node belongs to (onnx_part.c), in this order. */
+typedef enum spc__onnx_part {
+    SPC__ONNX_APART,    /* the caller's: before the network, or beside it */
+    SPC__ONNX_IS_ROWS,  /* the network's: makes rows or tables of pairs */
+    SPC__ONNX_IS_DENSE, /* the network's: makes a dense value */
+    SPC__ONNX_IS_TAIL   /* the caller's: behind the network */
+} spc__onnx_part;
+
 typedef struct spc__onnx_value {
     const char *name;
     int users;    /* nodes that read it, and graph outputs */
@@ -50,8 +58,28 @@ typedef struct spc__onnx_builder {
                             * layout */
     char first_matrix[64]; /* the first of these layers */
     bool *done;            /* by node: fused into an earlier one */
+    spc__onnx_part *parts; /* by node */
+    bool is_autoware;
+    spc__onnx_value *root;   /* the features that the network reads */
+    const char *root_coords; /* of Autoware: their coordinates */
+    spc__onnx_value **cuts;  /* values that nodes of the caller read */
+    int cut_count;
     spc_error *error;
 } spc__onnx_builder;
+
+/* ---- onnx_part.c ---- */
+
+/* Nodes of Autoware: tables of pairs, and the layers that read them. */
+bool spc__onnx_is_pairs(const Spc__Pb__Node *node);
+bool spc__onnx_is_gemm(const Spc__Pb__Node *node);
+bool spc__onnx_is_autoware(const spc_onnx *onnx);
+/* The node that makes the value, as its output number *output; -1: none. */
+int spc__onnx_maker(const spc_onnx *onnx, const char *name, int *output);
+/* Fills b->parts. */
+void spc__onnx_divide(spc__onnx_builder *b);
+bool spc__onnx_is_ours(const spc__onnx_builder *b, int node);
+/* Reports where the network was cut out of the file. */
+spc_status spc__onnx_note_cut(const spc__onnx_builder *b);
 
 /* Returns NULL if no node makes the value. */
 spc__onnx_value *spc__onnx_find(const spc__onnx_builder *b, const char *name);
@@ -86,7 +114,15 @@ spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
 /* onnx_conv.c */
 spc_status spc__onnx_convolution(spc__onnx_builder *b,
                                  const spc__onnx_node *node);
+/* onnx_autoware.c */
+spc_status spc__onnx_autoware_input(spc__onnx_builder *b, spc_net_input *input);
+spc_status spc__onnx_pairs(spc__onnx_builder *b, const spc__onnx_node *node);
+spc_status spc__onnx_gemm(spc__onnx_builder *b, const spc__onnx_node *node);
+/* Gives a node's output the value of its first input. */
+spc_status spc__onnx_same(spc__onnx_builder *b, const spc__onnx_node *node);
 /* onnx_dense.c */
+spc_status spc__onnx_scatter_nd(spc__onnx_builder *b,
+                                const spc__onnx_node *node);
 spc_status spc__onnx_scatter(spc__onnx_builder *b, const spc__onnx_node *node);
 spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node);
 spc_status spc__onnx_transpose(spc__onnx_builder *b,

@@ -34,6 +34,12 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
         }
     }
     out->int8 = is_int8(node, "precision");
+    if (strcmp(node->pb->op_type, "ImplicitGemmInt8") == 0) {
+        float step = 0;
+        spc__onnx_float(node, &step, "input_scale");
+        out->inputs[0] = 127 * step;
+        out->int8 = true;
+    }
     out->int8_out = is_int8(node, "output_precision");
 }
 
@@ -88,6 +94,15 @@ static spc_status check_ranges(const spc__onnx_node *node)
         status = check_precision(node, "output_precision");
     if (status == SPC_OK)
         status = check_weight_ranges(node);
+    if (status == SPC_OK && spc__onnx_has(node, "input_scale")) {
+        float step = 0;
+        status = spc__onnx_float(node, &step, "input_scale");
+        if (status == SPC_OK && !(step > 0 && step < INFINITY))
+            status = spc__onnx_fail(node, SPC_EFORMAT,
+                                    "has an input_scale of %g: expected a "
+                                    "number above 0",
+                                    (double)step);
+    }
     for (int i = 0; i < 3 && status == SPC_OK; i++) {
         float range = 0;
         status = spc__onnx_float(node, &range, inputs[i]);
@@ -104,7 +119,8 @@ static spc_status check_ranges(const spc__onnx_node *node)
 static void take_range(float *ranges, const spc__onnx_builder *b,
                        const spc__onnx_node *node)
 {
-    bool is_layer = strcmp(node->pb->op_type, "SparseConvolution") == 0;
+    bool is_layer = strcmp(node->pb->op_type, "SparseConvolution") == 0 ||
+                    spc__onnx_is_gemm(node->pb);
     spc_onnx_range r;
 
     read_range(&r, node);
@@ -150,7 +166,8 @@ spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
     for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
         spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
         bool has = spc__onnx_has(&node, "input_dynamic_range") ||
-                   spc__onnx_has(&node, "input0_dynamic_range");
+                   spc__onnx_has(&node, "input0_dynamic_range") ||
+                   spc__onnx_has(&node, "input_scale");
         if (has && i-- == 0) {
             read_range(out, &node);
             return SPC_OK;

@@ -317,6 +317,23 @@ SPC_API int spc_weights_unread_count(const spc_array **first,
  * rulebook is only a key, and a network may note that it is wrong. An inverse
  * layer inverts the layer that made its rows. A rulebook that contradicts this,
  * that no layer has or that is missing is noted.
+ *
+ * And in files of Autoware's exporters (AWML, autoware-ml), which hold whole
+ * detectors, with nodes of the domain "autoware", version 1
+ *
+ *   GetIndicePairsImplicitGemm, GetIndicePairs
+ *                      coordinates; geometry as attributes
+ *   ImplicitGemm, IndiceConv, ImplicitGemmInt8
+ *                      features, kernel [cout][x][y][z][cin], pairs, ...;
+ *                      act_type, input_scale
+ *
+ * and of ONNX Add, Relu, Concat, BatchNormalization (folded into the layer that
+ * it follows), Cast, Identity, ScatterND, Reshape and Transpose.
+ *
+ * In both kinds, nodes that read a plane (Conv, ConvTranspose and others) stay
+ * the caller's, and in Autoware's those before the features too. The network
+ * has an output for each value that such nodes read. spc_net_note_at names
+ * these values.
  */
 typedef struct spc_onnx spc_onnx; /* a file, as it is */
 
@@ -330,7 +347,7 @@ SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
 typedef struct spc_onnx_options {
     spc_dtype dtype; /* of features and weights */
     /* As in spc_kernel_form, for files without a ScatterDense node, which gives
-     * it; NULL: zyx. */
+     * it; NULL: zyx. Of Autoware NULL: z is the least of the spatial_shape. */
     const char *axes;
     /* Kernels of one offset are [cout][cin], as BEVFusion's exporter writes
      * them. False: they are read as spconv 2 multiplies by them, and a note

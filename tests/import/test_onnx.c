@@ -5,6 +5,7 @@
  */
 #include "base/file.h"
 #include "base/random.h"
+#include "harness/autoware_harness.h"
 #include "harness/onnx_harness.h"
 #include "harness/suite.h"
 #include "import/onnx_file.h"
@@ -411,7 +412,8 @@ static void assert_same_results(const spc_net *lua, const spc_net *onnx,
 }
 
 /* A network in Lua with this order of its plane. */
-static spc_net *load_words(const char *words, const char *order)
+static spc_net *load_words(const char *words, const char *order,
+                           spc_dtype dtype)
 {
     spc__buf folder = SPC__BUF_INIT, text = SPC__BUF_INIT;
     char path[512];
@@ -422,7 +424,9 @@ static spc_net *load_words(const char *words, const char *order)
     spc__buf_printf(&text, "%.*s%s%s", (int)(at - words), words, order,
                     at + strlen("ORDER"));
     assert_ok(spc__file_write(path, text.data, text.length, &error));
-    spc_net *net = load_lua(path);
+    spc_net *net;
+    assert_ok(spc_net_load(&net, path, dtype, &error));
+    draw_halves(net);
     spc__temp_dir_remove(spc__buf_text(&folder));
     spc__buf_release(&folder);
     spc__buf_release(&text);
@@ -431,7 +435,7 @@ static spc_net *load_words(const char *words, const char *order)
 
 static spc_net *load_small(const char *order)
 {
-    return load_words(small_lua, order);
+    return load_words(small_lua, order, SPC_F16);
 }
 
 static const int small_shape[3] = {24, 20, 16};
@@ -771,7 +775,7 @@ END_TEST
 START_TEST(a_file_is_quantised_by_its_ranges)
 {
     spc__buf file = SPC__BUF_INIT;
-    spc_net *lua = load_words(block_lua, "zyx");
+    spc_net *lua = load_words(block_lua, "zyx", SPC_F16);
 
     onnx_write(&file, lua, "zyx", small_shape, true);
     spc_onnx *onnx = read_onnx(&file);
@@ -972,13 +976,6 @@ static void dense_twice(onnx_graph *g)
     int dense = behind_conv(g, "ScatterDense", 1, (int[]){1});
 
     add_plain(g, "ScatterDense", &dense, 1);
-}
-
-static void relu_of_dense(onnx_graph *g)
-{
-    int dense = behind_conv(g, "ScatterDense", 1, (int[]){1});
-
-    add_value(g, 12, add_plain(g, "Relu", &dense, 1));
 }
 
 static void relu_of_two(onnx_graph *g)
@@ -1193,8 +1190,6 @@ static const spoiled spoiled_files[] = {
     {"nothing joined", nothing_joined, SPC_EUNSUPPORTED,
      "has 0 inputs: 1 to 8 are possible"},
     {"dense twice", dense_twice, SPC_EUNSUPPORTED, "reads '2', which is dense"},
-    {"relu of dense", relu_of_dense, SPC_EUNSUPPORTED,
-     "reads '2', which is dense"},
     {"domain", other_domain, SPC_EUNSUPPORTED,
      "has the unknown domain 'torch.nn'"},
     {"relu of two", relu_of_two, SPC_EUNSUPPORTED, "has 2 inputs: expected 1"},
@@ -1277,6 +1272,292 @@ START_TEST(what_is_not_known_is_refused_in_one_sentence)
     ck_assert_msg(status == c->status, "%s: %s, not %s: %s", c->name,
                   spc_status_name(status), spc_status_name(c->status),
                   status == SPC_OK ? "" : error.text);
+    ck_assert_msg(strstr(error.text, c->said) != NULL, "'%s' lacks '%s'",
+                  error.text, c->said);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- Autoware ------------------------------------------------------------ */
+
+/* Rows last, so that the plane is the first output in both. */
+static const char autoware_lua[] =
+    "network 'small'\n"
+    "local x = input {channels = 4, shape = {24, 20, 16}}\n"
+    "local y = conv(x, 'subm,k=3,cout=4,epilogue=bias+relu', {})\n"
+    "y = conv(y, 'subm,k=3,cout=4,epilogue=bias+add+relu', {residual = y})\n"
+    "local down = ',k=3,stride=2,rule=footprint,padding=1x0x1,cout=4'\n"
+    "local z = conv(y, 'conv' .. down .. ',epilogue=bias+relu', {})\n"
+    "output(feature(z, 'bev,order=ORDER'), 'bev')\n"
+    "local grown = conv(z, 'generative,k=3x2x3,stride=2,dilation=1x2x1,' ..\n"
+    "                   'origin=-1x0x-1,shape=24x21x15,cout=4', {})\n"
+    "output(conv(grown, 'subm,k=3,cout=4,epilogue=bias', {}), 'grown')\n";
+
+static spc_net *import_f32(const spc__buf *file, const char *axes, bool int8)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    spc_onnx *onnx = read_onnx(file);
+    spc_net *net;
+
+    options.axes = axes;
+    options.dtype = int8 ? SPC_F16 : SPC_F32;
+    options.int8 = int8;
+    assert_ok(spc_onnx_build(&net, onnx, &options, &error));
+    spc_onnx_free(onnx);
+    return net;
+}
+
+static void assert_notes(const spc_net *net, const char *words)
+{
+    char all[2000] = "";
+
+    for (int i = 0; spc_net_note_at(net, i) != NULL; i++) {
+        size_t end = strlen(all);
+        snprintf(all + end, sizeof(all) - end, "%s\n",
+                 spc_net_note_at(net, i));
+    }
+    ck_assert_msg(strstr(all, words) != NULL, "'%s' lacks '%s'", all, words);
+}
+
+/* Every style of layers, both orders of axes, with and without dense layers
+ * behind it. */
+START_TEST(a_file_of_autoware_computes_what_its_network_does)
+{
+    const char *axes = _i % 2 == 0 ? "xyz" : "zyx";
+    autoware_writer w = {.axes = axes,
+                         .style = (autoware_style)(_i / 2 % AUTOWARE_STYLES),
+                         .tail = _i / 2 / AUTOWARE_STYLES == 1};
+    spc__buf file = SPC__BUF_INIT;
+    spc_net_info info;
+    spc_net *lua = load_words(autoware_lua, axes, SPC_F32);
+
+    w.net = lua;
+    autoware_write(&file, &w, small_shape);
+    /* z is the least of the shape, so the file says its axes. */
+    spc_net *onnx = import_f32(&file, NULL, false);
+    spc_net_describe(&info, onnx);
+    ck_assert_str_eq(info.input->axes, axes);
+    ck_assert_str_eq(info.input->name, "features");
+    ck_assert_int_eq(info.outputs, 2);
+    if (!w.tail)
+        assert_same_results(lua, onnx, 1e-6);
+    ck_assert_str_eq(onnx->outs[w.tail].name, "spatial_features");
+    assert_notes(onnx, "begins at the features 'features' and the coordinates "
+                       "'coords' (batch, then ");
+    if (w.tail)
+        assert_notes(onnx,
+                     "the network ends at 'spatial_features': 6 nodes behind "
+                     "it (Conv, BatchNormalization, Relu, ConvTranspose, "
+                     "Concat, Split) stay the caller's");
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* Whole detectors: the layers, maps and sets of the networks in Lua. */
+START_TEST(detectors_of_autoware_are_the_networks_in_lua)
+{
+    static const struct {
+        const char *file;
+        int shape[3];
+    } whole[] = {{"second.lua", {1408, 1600, 41}},
+                 {"centerpoint.lua", {1440, 1440, 41}}};
+    char path[512];
+    spc__buf file = SPC__BUF_INIT;
+    spc_net_info a, b;
+
+    snprintf(path, sizeof(path), "../examples/networks/%s",
+             whole[_i % 2].file);
+    spc_net *lua = load_lua(suite_path(path));
+    autoware_writer w = {.net = lua,
+                         .axes = _i < 2 ? "xyz" : "zyx",
+                         .style = _i < 2 ? AUTOWARE_FUSED : AUTOWARE_NODES,
+                         .tail = true};
+    autoware_write(&file, &w, whole[_i % 2].shape);
+    spc_net *onnx = import(&file, NULL);
+    spc_net_describe(&a, lua);
+    spc_net_describe(&b, onnx);
+    ck_assert_int_eq(a.layers, b.layers);
+    ck_assert_int_eq(a.sets, b.sets);
+    ck_assert_int_eq(a.maps, b.maps);
+    ck_assert_int_eq(b.outputs, 1);
+    ck_assert_int_eq(lua->node_count, onnx->node_count);
+    for (int i = 0; i < a.layers; i++)
+        assert_same_conv(conv_at(lua, i), conv_at(onnx, i));
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+START_TEST(a_file_of_autoware_is_quantised_by_its_scales)
+{
+    autoware_writer w = {.axes = "xyz", .style = AUTOWARE_INT8};
+    spc__buf file = SPC__BUF_INIT;
+    spc_net *lua = load_words(autoware_lua, "xyz", SPC_F32);
+    spc_onnx_range range;
+    int whole = 0;
+
+    w.net = lua;
+    autoware_write(&file, &w, small_shape);
+    spc_net *onnx = import_f32(&file, NULL, true);
+    for (int i = 0; conv_at(onnx, i) != NULL; i++)
+        whole += conv_at(onnx, i)->conv.dtype == SPC_I8;
+    ck_assert_int_ge(whole, 1);
+    spc_onnx *read = read_onnx(&file);
+    ck_assert_int_eq(spc_onnx_range_at(&range, read, 0), SPC_OK);
+    ck_assert_float_eq(range.inputs[0], 0.25f * 127);
+    ck_assert(range.int8);
+    spc_onnx_free(read);
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* Few layers, as the fuzzer reads the file many times. */
+static const char corpus_lua[] =
+    "network 'small'\n"
+    "local x = input {channels = 2, shape = {24, 20, 16}}\n"
+    "x = conv(x, 'subm,k=3,cout=4,epilogue=bias+relu', {})\n"
+    "x = conv(x, 'conv,k=2,stride=2,rule=footprint,cout=4,epilogue=bias', {})\n"
+    "x = conv(x, 'subm,k=3,cout=2,epilogue=bias+add+relu',\n"
+    "         {residual = conv(x, 'subm,k=1x3x1,cout=2', {})})\n"
+    "output(feature(x, 'bev,order=ORDER'), 'bev')\n";
+
+/* The file that the fuzzer changes: SPC_RECORD=1 writes it anew. */
+START_TEST(the_file_of_the_corpus_is_what_is_written_here)
+{
+    autoware_writer w = {
+        .axes = "xyz", .style = AUTOWARE_NODES, .tail = true};
+    spc__buf file = SPC__BUF_INIT, kept = SPC__BUF_INIT;
+    spc_net *lua = load_words(corpus_lua, "xyz", SPC_F32);
+    const char *path = suite_path("corpus/autoware.onnx");
+
+    w.net = lua;
+    autoware_write(&file, &w, small_shape);
+    if (getenv("SPC_RECORD") != NULL)
+        assert_ok(spc__file_write(path, file.data, file.length, &error));
+    assert_ok(spc__file_read(&kept, path, 1 << 20, &error));
+    ck_assert_uint_eq(kept.length, file.length);
+    ck_assert_mem_eq(kept.data, file.data, file.length);
+    spc_net_free(lua);
+    spc__buf_release(&file);
+    spc__buf_release(&kept);
+}
+END_TEST
+
+/* Dense layers behind a ScatterDense stay the caller's, too. */
+START_TEST(dense_layers_of_the_other_files_are_cut_off)
+{
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+    int at = put_conv(&g, 0, "conv", 3), out;
+
+    add_value(&g, 11, 0);
+    node_begin(&node, &g, "ScatterDense", "dense", &at, 1, &out);
+    attr_text(&node, "format", "xyz");
+    node_end(&node, &g, out);
+    int relu = add_plain(&g, "Relu", &out, 1);
+    add_value(&g, 12, add_plain(&g, "Conv", (int[]){relu, relu}, 2));
+    onnx_finish(&file, &g);
+    spc_net *net = import(&file, NULL);
+    ck_assert_int_eq(net->out_count, 1);
+    ck_assert_str_eq(net->outs[0].name, "2");
+    assert_notes(net, "the network ends at '2': 2 nodes behind it (Relu, Conv) "
+                      "stay the caller's");
+    spc_net_free(net);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- Autoware's, spoiled ------------------------------------------------- */
+
+/* One layer by hand: its nodes, of which one part is spoiled. */
+typedef struct spoiled_layer {
+    const char *pairs_in, *gemm_in, *behind, *behind_in, *said;
+    int subm, is_subm, act_type, version, shape[3];
+    spc_status status;
+} spoiled_layer;
+
+#define WELL .version = 1, .shape = {24, 20, 16}, .subm = 1, .is_subm = 1
+#define GEMM "x,w,pairs,mask,order"
+
+static const spoiled_layer spoiled_layers[] = {
+    {"coords", "x,w,mask,pairs,order", WELL,
+     .said = "reads the pairs of a node before it", .status = SPC_EFORMAT},
+    {"coords", "x,b,pairs,mask,order", WELL,
+     .said = "is the first layer, and its features or its weights",
+     .status = SPC_EFORMAT},
+    {"coords", GEMM ",w", WELL, .said = "whose input 5 is no array of 4",
+     .status = SPC_EFORMAT},
+    {"coords", "x,w,pairs", WELL, .said = "has 3 inputs: 5 to 6",
+     .status = SPC_EUNSUPPORTED},
+    {"coords", GEMM, .version = 1, .shape = {24, 20, 16}, .is_subm = 1,
+     .said = "has is_subm 1, but its pairs have subm 0", .status = SPC_EFORMAT},
+    {"coords", GEMM, WELL, .act_type = 4, .said = "has the act_type 4",
+     .status = SPC_EUNSUPPORTED},
+    {"coords", GEMM, .version = 2, .shape = {24, 20, 16}, .subm = 1,
+     .is_subm = 1, .said = "has version 2: 1 is known",
+     .status = SPC_EUNSUPPORTED},
+    {"coords", GEMM, .version = 1, .shape = {16, 16, 16}, .subm = 1,
+     .is_subm = 1, .said = "state the order of its axes",
+     .status = SPC_EUNSUPPORTED},
+    {"coords", GEMM, WELL, .behind = "BatchNormalization",
+     .behind_in = "y,b,b,b,w", .said = "whose input 4 is no array",
+     .status = SPC_EFORMAT},
+    {"coords", GEMM, WELL, .behind = "BatchNormalization",
+     .behind_in = "y,b,b,b,b", .said = "has the variance -1",
+     .status = SPC_EFORMAT},
+    {"coords", GEMM, WELL, .behind = "ImplicitGemm",
+     .behind_in = "y,w,other_pairs,mask,order",
+     .said = "reads features at the coordinates 'coords', and pairs of the "
+             "coordinates 'x'",
+     .status = SPC_EFORMAT},
+};
+
+static void put_pairs(autoware_writer *w, const spoiled_layer *c,
+                      const char *in, const char *out)
+{
+    spc__buf node;
+
+    aw_begin(&node, w, "autoware", "GetIndicePairsImplicitGemm", in, out);
+    attr_ints(&node, "spatial_shape", c->shape, 3, false);
+    attr_ints(&node, "ksize", (int[]){3, 3, 3}, 3, false);
+    attr_int(&node, "subm", c->subm);
+    aw_end(&node, w);
+}
+
+START_TEST(a_bad_layer_of_autoware_is_refused_in_one_sentence)
+{
+    const spoiled_layer *c = &spoiled_layers[_i];
+    autoware_writer w = {.axes = "xyz", .version = c->version};
+    float zeros[4 * 27 * 4] = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+
+    aw_named(&w, 11, "x");
+    aw_named(&w, 11, "coords");
+    aw_floats(&w, "w", (int[]){4, 3, 3, 3, 4}, 5, zeros);
+    aw_filled(&w, "b", 4, -1);
+    put_pairs(&w, c, c->pairs_in, "out,pairs,mask,order,count");
+    put_pairs(&w, c, "x", "o2,other_pairs,m2,a2,c2");
+    aw_begin(&node, &w, "autoware", "ImplicitGemm", c->gemm_in, "y");
+    attr_int(&node, "is_subm", c->is_subm);
+    attr_int(&node, "act_type", c->act_type);
+    aw_end(&node, &w);
+    if (c->behind != NULL) {
+        aw_begin(&node, &w, c->behind[0] == 'I' ? "autoware" : "", c->behind,
+                 c->behind_in, "end");
+        if (c->behind[0] == 'I')
+            attr_int(&node, "is_subm", 1);
+        aw_end(&node, &w);
+    }
+    aw_named(&w, 12, c->behind != NULL ? "end" : "y");
+    autoware_finish(&file, &w);
+    spc_status status = try_import(&file);
+    ck_assert_msg(status == c->status, "case %d: %s: %s", _i,
+                  spc_status_name(status), error.text);
     ck_assert_msg(strstr(error.text, c->said) != NULL, "'%s' lacks '%s'",
                   error.text, c->said);
     spc__buf_release(&file);
@@ -1377,6 +1658,13 @@ int main(void)
     tcase_add_test(files, a_submanifold_layer_ignores_padding_and_stride);
     tcase_add_test(files, ranges_for_int8_are_kept);
     tcase_add_test(files, a_file_is_quantised_by_its_ranges);
+    tcase_add_loop_test(files, a_file_of_autoware_computes_what_its_network_does,
+                        0, 4 * AUTOWARE_STYLES);
+    tcase_add_loop_test(files, detectors_of_autoware_are_the_networks_in_lua, 0,
+                        4);
+    tcase_add_test(files, a_file_of_autoware_is_quantised_by_its_scales);
+    tcase_add_test(files, the_file_of_the_corpus_is_what_is_written_here);
+    tcase_add_test(files, dense_layers_of_the_other_files_are_cut_off);
     tcase_set_timeout(files, 300);
     suite_add_tcase(suite, files);
     tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
@@ -1385,6 +1673,8 @@ int main(void)
                         COUNT(opsets));
     tcase_add_loop_test(bad, a_range_that_cannot_be_is_refused, 0,
                         COUNT(spoiled_ranges));
+    tcase_add_loop_test(bad, a_bad_layer_of_autoware_is_refused_in_one_sentence,
+                        0, COUNT(spoiled_layers));
     tcase_add_test(bad, what_is_no_model_is_refused);
     tcase_add_loop_test(bad, an_array_that_cannot_be_is_refused, 0, 3);
     suite_add_tcase(suite, bad);
