@@ -250,6 +250,10 @@ def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
     """The map of a layer over voxels, and the voxels of its outputs."""
     level = _level(indices)
     found = level.maps.get(words)
+    # What is recorded has the layer's own shape, which an earlier eager call
+    # may have widened.
+    if found and tape is not None and f"={_NO_BOUND}" in found[0].words:
+        found = None
     m, out, written = found or (
         maps.make_map(level.coords, _without_bound(level, indices, words)),
         None,

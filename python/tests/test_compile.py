@@ -306,6 +306,21 @@ class DropIn(Compiled):
             "merge: subm,cin=32,cout=16,k=1", str(net.profile(*given))
         )
 
+    def test_a_model_that_ran_before_on_the_same_voxels(self):
+        """Eager layers of several shapes may share one wide shape; the network
+        has the shape of each."""
+        model = backbones.settle(backbones.detector(sp)).eval()
+        samples = [
+            (*backbones.scene(i, rows=300 + 200 * i)[:2], [81, 96, 80], 2)
+            for i in (0, 1)
+        ]
+        with torch.no_grad():
+            want = model(*samples[0])[-1]
+        net = compile(model, samples, dtype="f32", capacity=2000)
+        got = net(*samples[0])[-1]
+        self.assertTrue(torch.equal(got.indices, want.indices))
+        self.close(got.features, want.features, net.tolerance())
+
     def test_pooling_is_a_step_of_the_network(self):
         class Pooled(nn.Module):
             def __init__(self):
