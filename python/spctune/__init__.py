@@ -12,6 +12,10 @@ package; NumPy and PyTorch are used where they are installed.
     spctune.explain   which kernel a layer gets, and why
     spctune.db        what the database has
 
+With JAX:
+
+    spctune.jax       convolution within jit, with gradients
+
 With PyTorch:
 
     spctune.SparseTensor, spctune.nn   a sparse tensor, and layers
@@ -57,12 +61,13 @@ __all__ = [
     "wait",
 ]
 
-# What needs PyTorch is imported when it is first asked for.
+# What needs PyTorch or JAX is imported when it is first asked for.
 _LATER = {
     "PointTensor": "points",
     "SparseTensor": "sparse",
     "compile": "compiled",
     "install": "spconv",
+    "jax": "",
     "load": "compiled",
     "nn": "",
     "ops": "",
@@ -76,9 +81,11 @@ def __getattr__(name: str) -> Any:
     try:
         found = importlib.import_module(f".{_LATER[name] or name}", __name__)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        needs = {"torch": "PyTorch 2.4 or later", "jax": "JAX 0.5 or later"}
+        if error.name not in needs:
             raise
         raise ImportError(
-            f"spctune.{name} needs PyTorch 2.4 or later: pip install torch"
+            f"spctune.{name} needs {needs[error.name]}: pip install "
+            f"{error.name}"
         ) from None
     return getattr(found, name) if _LATER[name] else found
