@@ -77,7 +77,7 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
-/* One launch on a scene that is set, compared in full (gate.c). */
+/* One launch on a scene that is set, compared in full (gate_verify.c). */
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
 
 /* ---- odd scenes and numbers (gate_odd.c) --------------------------------- */

@@ -328,6 +328,15 @@ static bool is_for(const spc__fixture *fixture)
            (conv->pass != SPC_DGRAD || places_are_exact);
 }
 
+static void free_large(spc__large *large, const spc__fixture *fixture)
+{
+    release_device(large, fixture);
+    free(large->got);
+    free(large->exact);
+    free(large->slack);
+    free(large);
+}
+
 spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
 {
     spc__large *large = fixture->large[kind];
@@ -342,6 +351,7 @@ spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
     *out = m.to = large = fixture->large[kind] = calloc(1, sizeof(*large));
     if (large == NULL)
         return spc__fail_memory(m.error, sizeof(*large));
+    fixture->free_large = free_large;
     if (!is_for(fixture))
         return SPC_OK;
     spc__random_init(&m.random,
@@ -355,17 +365,6 @@ spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
         return status;
     give_up(large, fixture);
     return SPC_OK;
-}
-
-void spc__large_free(spc__large *large, const spc__fixture *fixture)
-{
-    if (large == NULL)
-        return;
-    release_device(large, fixture);
-    free(large->got);
-    free(large->exact);
-    free(large->slack);
-    free(large);
 }
 
 /* ---- running ------------------------------------------------------------- */

@@ -36,7 +36,6 @@ struct spc__large {
  */
 spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture,
                               int kind);
-void spc__large_free(spc__large *large, const spc__fixture *fixture);
 
 /*
  * Makes the scene of a kind (large_scene.c). *out is NULL if the layer's shape

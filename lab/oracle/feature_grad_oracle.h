@@ -6,27 +6,13 @@
 #ifndef SPC_RUNTIME_FEATURE_GRAD_ORACLE_H
 #define SPC_RUNTIME_FEATURE_GRAD_ORACLE_H
 
-#include "lab/oracle/feature_oracle.h"
-
-/* Moments of a set of elements, and the error bounds of fp32. */
-typedef struct spc__feature_moments {
-    double n, mean, variance, largest;
-    double mean_error, variance_error;
-} spc__feature_moments;
+#include "lab/oracle/feature_case.h"
 
 /* Computes a gradient and the tolerance of each element. May return
  * SPC_ENOMEM. */
 typedef spc_status spc__feature_gradient(double *out, double *tolerance,
                                          const spc_feature *feature,
                                          const spc__feature_case *of);
-
-/* The moments of a row, or of a batch element's group. */
-void spc__feature_moments_of(spc__feature_moments *out, const spc_feature *f,
-                             const spc__feature_case *of, int64_t row,
-                             int batch, int group);
-
-/* Error bound of a sum of n numbers, relative to their magnitudes. */
-double spc__feature_growth(double n);
 
 /* Gradients of the inputs: of pooling and un-pooling over a map, global
  * pooling, BEV, groupmean, affine and the normalisations. All functions add to

@@ -27,17 +27,6 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-/* Error bound of a sum of n numbers, relative to their magnitudes. */
-static double growth(double n)
-{
-    return least(n, 8 * sqrt(n)) * unit;
-}
-
-double spc__feature_growth(double n)
-{
-    return growth(n);
-}
-
 /* ---- activations --------------------------------------------------------- */
 
 static double activate(const spc_feature *f, double x)
@@ -188,7 +177,8 @@ static void pool_one(double *out, double *tolerance, int32_t *index,
     else if (present > 0) {
         double n = f->reduction == SPC_REDUCE_MEAN ? present : 1;
         *out = sum / n;
-        *tolerance = (growth(present) * magnitude) / n + unit * fabs(*out);
+        *tolerance =
+            (spc__feature_growth(present) * magnitude) / n + unit * fabs(*out);
     }
     if (index != NULL)
         *index = from;
@@ -214,7 +204,7 @@ static void unpool_one(double *out, double *tolerance, const spc_feature *f,
         *out += (double)of->in[at];
         magnitude += fabs((double)of->in[at]);
     }
-    *tolerance = present > 1 ? growth(present) * magnitude : 0;
+    *tolerance = present > 1 ? spc__feature_growth(present) * magnitude : 0;
 }
 
 /*
@@ -263,7 +253,7 @@ static void unslice_row(double *out, double *tolerance, const spc_feature *f,
         }
     }
     for (int64_t c = 0; c < outputs; c++)
-        tolerance[c] *= present > 1 ? growth(present) : 0;
+        tolerance[c] *= present > 1 ? spc__feature_growth(present) : 0;
 }
 
 static void slice(double *out, double *tolerance, int32_t *index,
@@ -365,7 +355,7 @@ static void group_one(double *out, double *tolerance, const spc_feature *f,
         magnitude += fabs((double)of->in[q]);
     }
     *out = sum / n;
-    *tolerance = growth(f->by) * magnitude / n + unit * fabs(*out);
+    *tolerance = spc__feature_growth(f->by) * magnitude / n + unit * fabs(*out);
 }
 
 static void groupsum_one(double *out, double *tolerance, const spc_feature *f,
@@ -383,24 +373,6 @@ static void groupmean_one(double *out, double *tolerance, const spc_feature *f,
 /* ---- normalisation ------------------------------------------------------- */
 
 typedef spc__feature_moments moments;
-
-/*
- * `steps`: roundings in the longest chain of a sum; at most n, and eight for
- * every part that is joined. If the mean has the error m, a difference d has m
- * + u |d|, and its square 2 d times that. Joining parts squares differences of
- * their means, each with an error of 2 m and at most twice the largest element.
- */
-static void bound(moments *of, double parts)
-{
-    double steps = growth(of->n) + growth(8 * parts), most = of->largest;
-
-    of->mean_error = steps * most + unit * fabs(of->mean);
-    double differ = of->mean_error + 2 * unit * most;
-    of->variance_error = (steps + 4 * unit) * of->variance +
-                         2 * sqrt(of->variance) * differ + differ * differ;
-    if (parts > 1)
-        of->variance_error += 8 * most * of->mean_error + steps * most * most;
-}
 
 /* (x - mean) / sqrt(var + eps), then scale, shift and activation. */
 static void normalise(double *out, double *tolerance, const spc_feature *f,
@@ -425,28 +397,6 @@ static void normalise(double *out, double *tolerance, const spc_feature *f,
     finish(out, tolerance, f, y, error);
 }
 
-static void add_to(moments *m, double x)
-{
-    m->n++;
-    m->mean += x;
-    m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
-}
-
-/* Mean and variance of one row, in two passes: a sum of squares would
- * cancel. */
-static void layer_moments(moments *m, const spc_feature *f,
-                          const spc__feature_case *of, int64_t row)
-{
-    const float *x = of->in + row * f->channels;
-
-    for (int c = 0; c < f->channels; c++)
-        add_to(m, (double)x[c]);
-    m->mean /= m->n;
-    for (int c = 0; c < f->channels; c++)
-        m->variance += pow((double)x[c] - m->mean, 2) / m->n;
-    bound(m, 1);
-}
-
 /* Normalises each row over its channels. */
 static void layer_norm(double *out, double *tolerance, int32_t *index,
                        const spc_feature *f, const spc__feature_case *of)
@@ -462,40 +412,6 @@ static void layer_norm(double *out, double *tolerance, int32_t *index,
     }
 }
 
-/* Runs its body for every element of a batch element's group. */
-#define FOR_GROUP(row, c)                                                      \
-    for (int64_t row = 0; row < of->rows_in; row++)                            \
-        for (int c = first; c < last && of->coords[4 * row] == batch; c++)
-
-/* Mean and variance of a group of channels over a batch element. */
-static void group_moments(moments *m, const spc_feature *f,
-                          const spc__feature_case *of, int batch, int group)
-{
-    int size = f->channels / f->groups;
-    int first = group * size, last = first + size;
-
-    FOR_GROUP(row, c)
-    add_to(m, (double)of->in[row * f->channels + c]);
-    if (m->n == 0)
-        return;
-    m->mean /= m->n;
-    FOR_GROUP(row, c)
-    m->variance +=
-        pow((double)of->in[row * f->channels + c] - m->mean, 2) / m->n;
-    bound(m, ceil(m->n / size / 32));
-}
-
-void spc__feature_moments_of(moments *out, const spc_feature *f,
-                             const spc__feature_case *of, int64_t row,
-                             int batch, int group)
-{
-    *out = (moments){0};
-    if (f->op == SPC_FEATURE_LAYERNORM)
-        layer_moments(out, f, of, row);
-    else
-        group_moments(out, f, of, batch, group);
-}
-
 /* Normalises one group of one batch element. */
 static void one_group(double *out, double *tolerance, const spc_feature *f,
                       const spc__feature_case *of, int batch, int group)
@@ -505,11 +421,12 @@ static void one_group(double *out, double *tolerance, const spc_feature *f,
     moments m;
 
     spc__feature_moments_of(&m, f, of, 0, batch, group);
-    FOR_GROUP(row, c)
-    {
-        int64_t at = row * f->channels + c;
-        normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at], c);
-    }
+    for (int64_t row = 0; row < of->rows_in; row++)
+        for (int c = first; c < last && of->coords[4 * row] == batch; c++) {
+            int64_t at = row * f->channels + c;
+            normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at],
+                      c);
+        }
 }
 
 static void group_norm(double *out, double *tolerance, int32_t *index,
@@ -547,25 +464,7 @@ static void global_one(double *out, double *tolerance, const spc_feature *f,
     }
     double by = f->reduction == SPC_REDUCE_MEAN ? n : 1;
     *out = sum / by;
-    *tolerance = growth(n) * magnitude / by + unit * fabs(*out);
-}
-
-int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
-{
-    int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
-
-    if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
-        at[3] >= z)
-        return -1;
-    /* Written out, so as not to share the kernels' table. */
-    switch (f->order) {
-    case SPC_BEV_ZYX:
-        return ((at[0] * f->channels * z + at[3]) * y + at[2]) * x + at[1];
-    case SPC_BEV_XYZ:
-        return ((at[0] * f->channels * z + at[3]) * x + at[1]) * y + at[2];
-    default:
-        return ((at[0] * f->channels * x + at[1]) * y + at[2]) * z + at[3];
-    }
+    *tolerance = spc__feature_growth(n) * magnitude / by + unit * fabs(*out);
 }
 
 /* Scatters rows into a dense plane. Values are copied, so they are exact. */

@@ -3,7 +3,7 @@
 #ifndef SPC_RUNTIME_ORACLE_H
 #define SPC_RUNTIME_ORACLE_H
 
-#include "lab/oracle/relation.h"
+#include "lab/oracle/seen.h"
 
 /*
  * The largest error that rounding alone can explain in one output of `conv`,

@@ -8,7 +8,7 @@
 #ifndef SPC_PANELS_H
 #define SPC_PANELS_H
 
-#include "lab/oracle/relation.h"
+#include "lab/oracle/seen.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 

@@ -12,7 +12,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "lab/sample/draw.h"
+#include "lab/sample/draw_full.h"
 #include "operators/conv.h"
 #include <math.h>
 #include <stdlib.h>
@@ -471,7 +471,7 @@ spc_status spc__points_relation_between(spc__relation *out,
     if (status == SPC_OK)
         status = run(&p, &from, &at, threads, error);
     if (status != SPC_OK)
-        spc__relation_release(out);
+        spc_relation_release(out);
     free(from.at);
     free(at.at);
     return status;

@@ -6,7 +6,7 @@
 #ifndef SPC_RUNTIME_POINTS_ORACLE_H
 #define SPC_RUNTIME_POINTS_ORACLE_H
 
-#include "lab/oracle/relation.h"
+#include "lab/oracle/seen.h"
 
 /*
  * As spc__relation_init_rows, for a layer with triplets. SPC_EINVAL: an output

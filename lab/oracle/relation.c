@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "coords/given.h"
-#include "lab/oracle/oracle.h"
 #include "lab/oracle/points_oracle.h"
 #include "lab/oracle/row_set.h"
 #include "operators/conv.h"

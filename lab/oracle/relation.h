@@ -8,26 +8,7 @@
 #ifndef SPC_RUNTIME_RELATION_H
 #define SPC_RUNTIME_RELATION_H
 
-#include "spc.h"
-#include "spc/lab.h"
-
-typedef spc_relation spc__relation;
-
-/*
- * The inputs of the outputs, as in spc_relation: entry s * rows + row of
- * `index` is an input or -1; the same entry of `cells` is its offset, which is
- * s if `cells` is NULL.
- */
-typedef struct spc__seen {
-    const int32_t *index;
-    const uint16_t *cells;
-    int slots;
-} spc__seen;
-
-static inline spc__seen spc__relation_seen(const spc_relation *of)
-{
-    return (spc__seen){of->index, of->cells, of->slots};
-}
+#include "lab/oracle/seen.h"
 
 /*
  * spc_oracle_relation, but returns SPC_EINTERRUPTED soon after *cancel is set
@@ -36,11 +17,6 @@ static inline spc__seen spc__relation_seen(const spc_relation *of)
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error);
-/* Some rows, in ascending order. */
-typedef struct spc__row_list {
-    const int64_t *at;
-    int64_t count;
-} spc__row_list;
 
 /*
  * The same for these outputs only (NULL: all); rows_out is their number. They

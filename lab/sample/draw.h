@@ -8,6 +8,7 @@
 #define SPC_RUNTIME_DRAW_H
 
 #include "base/random.h"
+#include "lab/sample/draw_full.h"
 #include "spc.h"
 #include "spc/lab.h"
 
@@ -76,11 +77,5 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
  */
 int spc__draw_tiny(const spc_conv *conv);
 int spc__draw_huge(const spc_conv *conv, double largest);
-
-/*
- * The inputs that an output of a layer of points may see: the bound for sums of
- * integers.
- */
-enum { SPC__POINTS_SEEN = 1024 };
 
 #endif

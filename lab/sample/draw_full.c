@@ -44,7 +44,6 @@
 
 #include "base/dtype.h"
 #include "lab/oracle/finish.h"
-#include "lab/sample/draw.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 #include <math.h>

@@ -9,6 +9,12 @@
 #include "base/random.h"
 #include "spc.h"
 
+/*
+ * The inputs that an output of a layer of points may see: the bound for sums of
+ * integers.
+ */
+enum { SPC__POINTS_SEEN = 1024 };
+
 /* True if the layer has data of this draw. */
 bool spc__full_is_for(const spc_conv *conv);
 

@@ -5,7 +5,6 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "coords/map.h"
-#include "lab/gate/large.h"
 #include "operators/conv.h"
 #include "operators/operands.h"
 #include "plan/plan.h"
@@ -374,7 +373,8 @@ void spc__fixture_free(spc__fixture *fixture)
     if (fixture == NULL)
         return;
     for (int i = 0; i < SPC__LARGES; i++)
-        spc__large_free(fixture->large[i], fixture);
+        if (fixture->large[i] != NULL)
+            fixture->free_large(fixture->large[i], fixture);
     const spc__guards *guards = &fixture->guards;
     for (int s = 0; s < fixture->sample->scene_count; s++) {
         spc_map_free(fixture->maps[s]);

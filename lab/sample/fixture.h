@@ -74,6 +74,8 @@ typedef struct spc__fixture {
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* number so far; the latest are kept */
     spc__large *large[SPC__LARGES]; /* NULL: not made yet */
+    /* Frees one of them; set by who makes it (large.c). */
+    void (*free_large)(spc__large *large, const struct spc__fixture *fixture);
 } spc__fixture;
 
 /* Builds the maps and uploads the inputs. `sample` must outlive the fixture. */

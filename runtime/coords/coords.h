@@ -189,6 +189,19 @@ spc_status spc__coords_derive(spc_coords *coords, const int32_t *from,
 void spc__coords_args(spc_index_set *out, const spc_coords *coords,
                       int bin_bits, int *begins, int *shares);
 
+/*
+ * Finds the root of a set with known inputs and rule; the roots of the inputs
+ * must be known already.
+ *
+ * Two floors combine: floor(floor(i / a) / b) is floor(i / (a b)) for either
+ * sign of i. So do two footprints: i = o s - p + r and o = q t - u + v give i =
+ * q (s t) - (p + s u) + (r + s v). With r < k and v < l, r + s v takes every
+ * value from 0 to k - 1 + s (l - 1) if they leave no gaps: k >= s, or l = 1.
+ * Outputs o outside the inner rule's bound can make a difference. This is
+ * checked for every input coordinate over the extent of the root.
+ */
+void spc__coords_find_root(spc__derivation *out, const spc_coords *coords);
+
 /* "batch", "x", "y", "z". */
 extern const char *const spc__field_names[4];
 

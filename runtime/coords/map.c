@@ -6,9 +6,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
-#include "coords/given.h"
 #include "coords/index/indexer.h"
-#include "coords/points/points.h"
 #include "operators/geometry.h"
 #include "operators/offset_store.h"
 #include <stdlib.h>
@@ -17,7 +15,7 @@
 
 /* Kernels index a table by offset * padded rows + row in an int, so the bound
  * includes the padding of the rows. */
-static spc_status check_entries(int64_t rows, int offsets, spc_error *error)
+spc_status spc__map_check_entries(int64_t rows, int offsets, spc_error *error)
 {
     if (rows <= INT32_MAX / offsets - SPC_ROW_PAD)
         return SPC_OK;
@@ -93,7 +91,7 @@ static void describe(spc_map *map, spc_coords *in, spc_coords *to,
 }
 
 /* Makes a map without content: an update fills it. */
-static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
+spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,
                          const spc_geometry *geometry, bool inverse,
                          spc_error *error)
 {
@@ -107,9 +105,9 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     }
     if ((status = check_sets(in, to, geometry, error)) != SPC_OK ||
         (status = check_guard(in, geometry, inverse, error)) != SPC_OK ||
-        (status = check_entries(to->reserved,
-                                spc_geometry_offset_count(geometry), error)) !=
-            SPC_OK)
+        (status = spc__map_check_entries(to->reserved,
+                                         spc_geometry_offset_count(geometry),
+                                         error)) != SPC_OK)
         return status;
     if (!(map = calloc(1, sizeof *map)))
         return spc__fail_memory(error, sizeof *map);
@@ -145,7 +143,7 @@ static spc_status create_public(const char *name, spc_map **out, spc_coords *in,
                  ? spc__fail(&error, SPC_EINVAL,
                              "a map of the rule RADIUS is between clouds of "
                              "points: use spc_map_create_radius")
-                 : create(out, in, to, geometry, inverse, &error);
+                 : spc__map_make(out, in, to, geometry, inverse, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
 
@@ -245,8 +243,8 @@ spc_status spc__map_need_filled(const spc_map *map, spc_error *error)
 }
 
 /* With a source, this also fills the set of a submanifold map. */
-static spc_status build(spc_map *map, const spc__source *source,
-                        bool index_only, void *stream, spc_error *error)
+spc_status spc__map_build(spc_map *map, const spc__source *source,
+                          bool index_only, void *stream, spc_error *error)
 {
     /* The indexer fills the first sorted layout together with the map, which
      * saves a launch. */
@@ -303,7 +301,8 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
      * exact. */
     map->counted = map->counted && status != SPC_OK;
     if (status == SPC_OK)
-        status = build(map, coords ? &source : NULL, false, stream, &error);
+        status =
+            spc__map_build(map, coords ? &source : NULL, false, stream, &error);
     /* Set after a failure as well: the kernels before the failing one may still
      * run. */
     map->in_flight = true;
@@ -355,6 +354,7 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
     spc__source source = {coords, NULL, (int)rows};
     spc_coords *scene = spc__map_scene_set(map);
     bool subm = spc__map_is_subm(map);
+    const spc__triplet_ops *triplets = map->in->indexer->triplets;
     spc_error error = {0};
     spc_status status = SPC_OK;
 
@@ -363,25 +363,26 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
             spc__fail(&error, SPC_ECAPACITY,
                       "cannot rebuild a map with %s: it was created for %d",
                       spc__count(rows, "row"), scene->capacity);
-    else if (map->geometry.rule == SPC_RULE_RADIUS)
-        status = spc__radius_rebuild(map, coords, rows, stream, &error);
+    else if (triplets != NULL)
+        status = triplets->rebuild(map, coords, rows, stream, &error);
     else if (!subm)
         status = rebuild_sets(map, &source, stream, &error);
-    if (status == SPC_OK && map->geometry.rule != SPC_RULE_RADIUS)
-        status = build(map, subm ? &source : NULL, index_only, stream, &error);
+    if (status == SPC_OK && triplets == NULL)
+        status = spc__map_build(map, subm ? &source : NULL, index_only, stream,
+                                &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
 /* Reads back what an update left: errors, and the number of pairs. */
-static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
-                          spc_error *error)
+spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
+                            spc_error *error)
 {
     spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
 
     /* Clouds of points have no keys, so their own check replaces that of the
      * sets. */
-    if (map->geometry.rule == SPC_RULE_RADIUS)
-        return spc__radius_inspect(map, stream, error);
+    if (map->in->indexer->triplets != NULL)
+        return map->in->indexer->triplets->inspect(map, stream, error);
     spc_status status = spc__coords_inspect(scene, host, stream, error);
 
     /* An error of the scene comes first: it is often the cause of one in the
@@ -401,216 +402,9 @@ spc_status spc_map_check(spc_map *map, void *stream)
     if (status != SPC_OK)
         return status;
     if ((status = spc__map_need_filled(map, &error)) == SPC_OK)
-        status = inspect(map, NULL, stream, &error);
+        status = spc__map_inspect(map, NULL, stream, &error);
     /* After these two errors nothing was waited for. Any other result follows a
      * synchronisation, also a report of bad rows. */
     map->in_flight &= status == SPC_ESTATE || status == SPC_EDEVICE;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
-}
-
-/* ---- from a scene ----------------------------------------------------- */
-
-/* Makes a set of these rows with the guard bands that the layer's map needs. */
-static spc_status layer_set(spc_coords **out, spc_ctx *ctx,
-                            const spc_conv *conv, const int32_t *host,
-                            int64_t rows, spc_error *error)
-{
-    spc__guard guard;
-
-    spc__guard_for(&guard, &conv->geometry, false);
-    return spc__coords_create_exact(out, ctx, host, rows, &guard, error);
-}
-
-/* Makes the set of outputs of a filled set; waits for their number. */
-static spc_status outputs_set(spc_coords **out, spc_coords *in,
-                              const spc_geometry *geometry, spc_error *error)
-{
-    spc_status status = spc_coords_create_outputs(out, in, geometry);
-
-    if (status != SPC_OK)
-        *error = *spc__error_of(in->ctx);
-    return status;
-}
-
-/* Makes the given set from these rows. */
-static spc_status given_set(spc_coords **out, spc_ctx *ctx,
-                            const spc_geometry *geometry, const int32_t *given,
-                            int64_t rows, spc_error *error)
-{
-    spc__guard guard;
-
-    /* The inverse map searches this set. */
-    spc__guard_for(&guard, geometry, true);
-    spc_status status =
-        spc__coords_create_exact(out, ctx, given, rows, &guard, error);
-    if (status == SPC_OK)
-        status = spc__coords_adopt(*out, given, error);
-    if (status == SPC_OK)
-        status =
-            spc__coords_build_checked(*out, (*out)->data, given, NULL, error);
-    return status;
-}
-
-/* Generates the given set for a scene. */
-static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
-                            const spc_geometry *geometry, const int32_t *host,
-                            spc_error *error)
-{
-    int32_t *drawn = NULL;
-    int64_t rows;
-    spc_status status =
-        spc__given_draw(&drawn, &rows, geometry, host, scene->capacity, error);
-
-    if (status == SPC_OK)
-        status = given_set(out, scene->ctx, geometry, drawn, rows, error);
-    free(drawn);
-    return status;
-}
-
-/* Makes the layer's second set, if it has one. */
-static spc_status make_other(spc_coords **out, spc_coords *scene,
-                             const spc_geometry *geometry,
-                             const spc__source *source, const int32_t *host,
-                             const spc_scene *given, spc_error *error)
-{
-    spc_status status;
-
-    if (geometry->rule == SPC_RULE_SUBM) {
-        *out = spc__coords_share(scene);
-        return SPC_OK;
-    }
-    /* The other set is derived from this one, so it must be filled and checked
-     * first. A submanifold map fills it later, in its own launch. */
-    status =
-        spc__coords_build_checked(scene, source->coords, host, NULL, error);
-    if (status != SPC_OK)
-        return status;
-    if (geometry->rule != SPC_RULE_GIVEN)
-        return outputs_set(out, scene, geometry, error);
-    return given == NULL
-               ? drawn_set(out, scene, geometry, host, error)
-               : given_set(out, scene->ctx, geometry, spc_scene_coords(given),
-                           spc_scene_rows(given), error);
-}
-
-/* Makes the map of a layer whose scene has the set `scene`. It is built from
- * `coords` (device); `host` holds the same rows. For `given` see
- * spc__map_create_between. */
-static spc_status map_layer(spc_map **out, spc_coords *scene,
-                            const spc_conv *conv, const int32_t *coords,
-                            const int32_t *host, const spc_scene *given,
-                            void *stream, spc_error *error)
-{
-    const spc_geometry *g = &conv->geometry;
-    spc__source source = {coords, NULL, scene->capacity};
-    bool ends = spc__conv_ends_at_scene(conv), subm = g->rule == SPC_RULE_SUBM;
-    spc_coords *other = NULL;
-    spc_map *map = NULL;
-
-    /* Indexers read nothing if there are no rows, but need a pointer. */
-    if (scene->capacity == 0)
-        source.coords = scene->keys;
-    spc_status status =
-        make_other(&other, scene, g, &source, host, given, error);
-    if (status == SPC_OK)
-        status = create(&map, ends ? other : scene, ends ? scene : other, g,
-                        spc__conv_is_inverse(conv), error);
-    /* The map has a reference of its own now. */
-    spc_coords_free(other);
-    if (status == SPC_OK)
-        status = build(map, subm ? &source : NULL, true, stream, error);
-    if (status == SPC_OK)
-        status = inspect(map, host, stream, error);
-    if (status == SPC_OK) {
-        /* The coordinates were just inspected, so the number of pairs is exact
-         * until the map is filled again. */
-        map->counted = true;
-        *out = map;
-        map = NULL;
-    }
-    spc_map_free(map);
-    return status;
-}
-
-/* Checks the arguments of the functions that make sets and map at once. */
-static spc_status check_layer(const spc_conv *conv, const int32_t *coords,
-                              int64_t rows, spc_error *error)
-{
-    spc_status status = spc_geometry_check(&conv->geometry, error);
-
-    if (status != SPC_OK) {
-        spc__fail_prefix(error, "cannot build a kernel map: ");
-        return status;
-    }
-    if (rows < 0 || (rows > 0 && !coords))
-        return spc__fail(
-            error, SPC_EINVAL, "cannot build a kernel map of %lld rows%s",
-            (long long)rows, rows < 0 ? "" : " without coordinates");
-    return check_entries(rows, spc_geometry_offset_count(&conv->geometry),
-                         error);
-}
-
-spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
-                                     const spc_conv *conv,
-                                     const spc_scene *scene)
-{
-    return spc__map_create_between(out, ctx, conv, scene, NULL);
-}
-
-spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
-                                   const spc_conv *conv, const spc_scene *scene,
-                                   const spc_scene *given)
-{
-    const int32_t *host = spc_scene_coords(scene);
-    int64_t rows = spc_scene_rows(scene);
-    spc_coords *set = NULL;
-    spc_error error = {0};
-    spc_status status =
-        spc__need(spc__error_of(ctx), "spc_map_create_from_scene", "out", out,
-                  "ctx", ctx, "conv", conv, "scene", scene, NULL);
-
-    if (out)
-        *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    if ((status = check_layer(conv, host, rows, &error)) == SPC_OK &&
-        spc__conv_has_triplets(conv))
-        status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
-    else if (status == SPC_OK &&
-             (status = layer_set(&set, ctx, conv, host, rows, &error)) ==
-                 SPC_OK &&
-             (status = spc__coords_adopt(set, host, &error)) == SPC_OK)
-        status =
-            map_layer(out, set, conv, set->data, host, given, NULL, &error);
-    spc_coords_free(set);
-    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
-}
-
-spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
-                                    const spc_conv *conv, const int32_t *coords,
-                                    int64_t rows, void *stream)
-{
-    spc_coords *set = NULL;
-    int32_t *host = NULL;
-    spc_error error = {0};
-    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
-                                  "ctx", ctx, "conv", conv, NULL);
-
-    if (out)
-        *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    if ((status = check_layer(conv, coords, rows, &error)) == SPC_OK &&
-        (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
-                                    &error)) == SPC_OK) {
-        if (spc__conv_has_triplets(conv))
-            status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
-        else if ((status = layer_set(&set, ctx, conv, host, rows, &error)) ==
-                 SPC_OK)
-            status =
-                map_layer(out, set, conv, coords, host, NULL, stream, &error);
-    }
-    spc_coords_free(set);
-    free(host);
-    return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }

@@ -91,4 +91,21 @@ spc_ctx *spc__map_ctx(const spc_map *map);
 /* The scene's coordinates on the device if that set owns a copy, else NULL. */
 const int32_t *spc__map_coords(const spc_map *map);
 
+/* ---- for map_scene.c ---------------------------------------------------- */
+
+/* Fails if a map of so many rows and offsets has too many entries. */
+spc_status spc__map_check_entries(int64_t rows, int offsets, spc_error *error);
+/* Makes an empty map. */
+spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,
+                         const spc_geometry *geometry, bool inverse,
+                         spc_error *error);
+/* Fills a map; with a source, that of a submanifold map's set too. With
+ * `index_only` its sorted layouts stay as they are. */
+struct spc__source;
+spc_status spc__map_build(spc_map *map, const struct spc__source *source,
+                          bool index_only, void *stream, spc_error *error);
+/* Reads back what an update left: errors, and the number of pairs. */
+spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
+                            spc_error *error);
+
 #endif

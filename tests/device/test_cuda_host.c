@@ -9,6 +9,7 @@
 #include "harness/fake_cuda.h"
 
 #include "coords/index/indexer.h"
+#include "coords/map.h"
 #include "harness/counted_allocations.h"
 #include "harness/layer_harness.h"
 #include "plan/plan.h"

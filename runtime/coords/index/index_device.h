@@ -6,6 +6,7 @@
 #define SPC_RUNTIME_INDEX_DEVICE_H
 
 #include "coords/index/indexer.h"
+#include "coords/map.h"
 
 /* How the search walks the kernel's offsets (index_runs.cuh): runs of `length`
  * neighbours along z, `batch` runs at once, in `batches` batches. */

@@ -6,6 +6,7 @@
 #define SPC_RUNTIME_INDEX_HOST_H
 
 #include "coords/index/indexer.h"
+#include "coords/map.h"
 
 enum {
     SPC__HOST_DIGIT_BITS = 11,

@@ -3,9 +3,9 @@
  * indexer.h - the interface that builds coordinate sets, maps and layouts on a
  * device.
  *
- * coords.c, map.c and layout.c own the objects and the public interface; an
- * indexer fills them. A new indexer is a file (index_<name>.c) that exports one
- * spc__indexer, and a row in the table in coords.c.
+ * coords_create.c, map.c and map_layout.c own the objects and the public
+ * interface; an indexer fills them. A new indexer is a file (index_<name>.c)
+ * that exports one spc__indexer, and a row in the table in coords_create.c.
  *
  * Only the creating functions may allocate, synchronise, compile or read
  * anything back. All work that the other functions enqueue can be captured into
@@ -14,11 +14,16 @@
 #ifndef SPC_RUNTIME_INDEXER_H
 #define SPC_RUNTIME_INDEXER_H
 
-#include "coords/coords.h"
-#include "coords/layout.h"
-#include "coords/map.h"
-#include "coords/regroup/regroup.h"
-#include "coords/voxelise.h"
+#include "base/attrs.h"
+#include "spc.h"
+#include "templates/shared/spc_abi.h"
+
+/* Its users know these types; it only passes pointers to them on. */
+typedef struct spc__map_layout spc__map_layout;
+typedef struct spc__map_tiles spc__map_tiles;
+typedef struct spc__map_pairs spc__map_pairs;
+typedef struct spc__regrouper spc__regrouper;
+typedef struct spc__voxeliser spc__voxeliser;
 
 /* Coordinates to build a set from: [n][4] on the device. n is *count (device),
  * or `rows` if count is NULL. */
@@ -28,7 +33,20 @@ typedef struct spc__source {
     int rows;
 } spc__source;
 
-struct spc__indexer {
+/* What only maps of points have: they list triplets, not pairs. */
+typedef struct spc__triplet_ops {
+    /* Fills the clouds from these rows in units of a scene, and the map. */
+    spc_status (*rebuild)(spc_map *map, const int32_t *steps, int64_t rows,
+                          void *stream, spc_error *error);
+    /* Reads the counts and reports errors, as spc_map_check. */
+    spc_status (*inspect)(spc_map *map, void *stream, spc_error *error);
+    /* Triplets that the map has room for. */
+    int64_t (*capacity)(const spc_map *map);
+    /* Returns the triplets by output, as kernels read them. */
+    void (*view)(spc_triplets_view *out, const spc_map *map);
+} spc__triplet_ops;
+
+typedef struct spc__indexer {
     const char *name;
     bool (*serves)(const spc_ctx *ctx);
 
@@ -95,7 +113,8 @@ struct spc__indexer {
     void (*map_limit)(spc_map *map, unsigned blocks);
     const spc__regrouper *regrouper;
     const spc__voxeliser *voxeliser;
-};
+    const spc__triplet_ops *triplets; /* of maps of points; else NULL */
+} spc__indexer;
 
 /* Returns the first indexer that supports the context's device. */
 const spc__indexer *spc__indexer_for(const spc_ctx *ctx);

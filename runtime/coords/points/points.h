@@ -103,15 +103,10 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error);
 spc_status spc__radius_reserve(const spc_map *map, int64_t triplets,
                                spc_error *error);
 
-/* The functions that map.c calls for a map of points: create from a scene, fill
- * again, and report errors. */
+/* Makes a map of points from the rows of a scene, for map_scene.c. */
 spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *host,
                                   int64_t rows, spc_error *error);
-spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
-                               void *stream, spc_error *error);
-spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error);
-int64_t spc__radius_capacity(const spc_map *map);
 
 /* Returns the triplets by output, as kernels read them. */
 void spc__radius_view(spc_triplets_view *out, const spc_map *map);

@@ -512,7 +512,7 @@ static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
         spc__count(total[0], "triplet"), (long long)w->capacity);
 }
 
-spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error)
+static spc_status inspect(spc_map *map, void *stream, spc_error *error)
 {
     spc_status status =
         spc__points_inspect(spc__points_of(map->in), stream, error);
@@ -523,7 +523,7 @@ spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error)
                             : status;
 }
 
-int64_t spc__radius_capacity(const spc_map *map)
+static int64_t capacity(const spc_map *map)
 {
     const radius_work *w = map->work;
 
@@ -560,11 +560,11 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error)
         /* The clouds are sorted already, so this repeats only the search. */
         (status = spc__radius_reserve(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
-    return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
+    return status == SPC_OK ? inspect(map, NULL, error) : status;
 }
 
-spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
-                               void *stream, spc_error *error)
+static spc_status rebuild(spc_map *map, const int32_t *steps, int64_t rows,
+                          void *stream, spc_error *error)
 {
     spc_points *scene = spc__points_of(spc__map_scene_set(map));
     spc_points *other =
@@ -582,6 +582,13 @@ spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
                : status;
 }
 
+static const spc__triplet_ops triplets = {
+    .rebuild = rebuild,
+    .inspect = inspect,
+    .capacity = capacity,
+    .view = spc__radius_view,
+};
+
 const spc__indexer spc__indexer_points = {
     .name = "points",
     .set_destroy = spc__points_destroy,
@@ -595,4 +602,5 @@ const spc__indexer spc__indexer_points = {
     .list_create = spc__radius_list_create,
     .list = spc__radius_list,
     .pairs = count_pairs,
+    .triplets = &triplets,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * coords.c - creates coordinate sets.
+ * coords_create.c - creates coordinate sets.
  *
  * A set owns its memory. An indexer fills it: templates on cuda and sim
  * (index_device.c), threaded C on the cpu device (index_host.c).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample.c - a sample: its scenes, and their relations. */
+/* sample_make.c - a sample: its scenes, and their relations. */
 #include "lab/sample/sample_block.h"
 
 #include "base/error.h"

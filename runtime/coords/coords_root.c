@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* root.c - combines several rules in a row into one (root.h). */
+/* coords_root.c - combines several rules in a row into one. */
 #include "coords/root.h"
 
 #include "coords/coords.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - plans: a layer bound to a loaded kernel. Made once, then only
+/* plan_create.c - plans: a layer bound to a loaded kernel. Made once, then only
  * run. */
 #include "plan/plan_parts.h"
 #include "spc/tune.h"

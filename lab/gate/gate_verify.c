@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate.c - the tests that a candidate must pass, and the name of the one that
- * it failed.
+ * gate_verify.c - the tests that a candidate must pass, and the name of the one
+ * that it failed.
  *
  * On every scene the output of the first launch starts as all ones, which is
  * NaN. The second launch has other data and starts with the result of the

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.c - the layouts of a kernel map: prepared once, looked up when a plan
- * runs, and filled again when the map is rebuilt.
+ * map_layout.c - the layouts of a kernel map: prepared once, looked up when a
+ * plan runs, and filled again when the map is rebuilt.
  */
 #include "base/error.h"
 #include "coords/index/indexer.h"
-#include "coords/points/points.h"
+#include "coords/map.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,8 +376,10 @@ void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
 /* Entries for this number of rows; map.c checks that they fit an int. */
 static size_t pair_capacity(const spc_map *map, int rows_padded)
 {
-    if (map->geometry.rule == SPC_RULE_RADIUS)
-        return (size_t)spc__radius_capacity(map);
+    const spc__triplet_ops *triplets = map->in->indexer->triplets;
+
+    if (triplets != NULL)
+        return (size_t)triplets->capacity(map);
     /* Upper bound: every row has every offset. */
     return (size_t)map->offsets * (size_t)rows_padded;
 }
@@ -460,10 +462,11 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
 
 bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map)
 {
-    if (map->geometry.rule != SPC_RULE_RADIUS)
-        return false;
-    spc__radius_view(out, map);
-    return true;
+    const spc__triplet_ops *triplets = map->in->indexer->triplets;
+
+    if (triplets != NULL)
+        triplets->view(out, map);
+    return triplets != NULL;
 }
 
 /* ---- the transposed table --------------------------------------------- */
