@@ -69,6 +69,8 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
     /* First, as the device may not have room for both. */
     spc__guarded_release(guards, to, 1);
     to->room = round_up(bytes);
+    /* SPC__PLACES more, as the data may begin up to that far behind the
+     * zone. */
     spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
                                          to->room + 2 * zone + SPC__PLACES);
     to->data = status == SPC_OK ? to->base + zone : NULL;
@@ -96,6 +98,8 @@ spc_status spc__guarded_lay(const spc__guards *guards, spc__guarded *to,
     size_t zone = guards->zone_bytes[to->is_far];
     to->bytes = bytes;
     to->data = to->base + zone + behind;
+    /* Filled anew each time: the data has moved, so a zone may hold what was
+     * data before. */
     if ((status = fill(guards, to->data - zone, SPC__ZONE_BYTE, zone)) !=
         SPC_OK)
         return status;

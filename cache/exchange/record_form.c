@@ -269,6 +269,8 @@ static bool is_attrs(const char *text)
 {
     spc__attrs attrs;
     spc__buf again = SPC__BUF_INIT;
+    /* Parsed and written again: order and spelling must be those of this
+     * library. */
     bool same = spc__attrs_parse(&attrs, text, NULL) == SPC_OK;
 
     spc__attrs_format(&again, &attrs);
@@ -481,6 +483,8 @@ spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
             break;
         }
     }
+    /* A zero byte would cut a value short, and the rest of it would go
+     * unchecked. */
     if (kind == SPC__KINDS || memchr(line, '\0', length) != NULL)
         return spc__fail(error, SPC_EFORMAT,
                          "the line is no fact, code, trial or choice");
@@ -533,6 +537,8 @@ static long long time_of(const spc__record *record)
 
 int spc__record_compare(const spc__record *a, const spc__record *b)
 {
+    /* A choice that a person has pinned wins over a measured one, however old
+     * it is. */
     int order = is_pinned(a) - is_pinned(b);
     long long one = time_of(a), two = time_of(b);
 

@@ -149,9 +149,12 @@ static spc_status note_choice(const spc_db_row *row, void *payload)
     if (row->choice == NULL)
         return SPC_OK;
     for (int i = 0; i < args->layers.count; i++)
+        /* A layer may have a record for each scene and often the same choice in
+         * all: it is compiled once. */
         if (strcmp(args->layers.at[i], row->layer) == 0 &&
             strcmp(args->names.at[i], row->choice) == 0)
             return SPC_OK;
+    /* Copies: the row is valid during this call only. */
     layer = strdup(row->layer);
     name = strdup(row->choice);
     if (layer != NULL && name != NULL &&
@@ -317,6 +320,8 @@ static spc_status build_layer(cli_job *job, const spc_conv *layer,
         spc_status status = build_list(job, layer, text, args->targets.at[i]);
         if (first == SPC_OK)
             first = status;
+        /* The error of the first failure is reported, but an interrupt ends
+         * all. */
         if (status == SPC_EINTERRUPTED)
             return status;
     }

@@ -126,6 +126,8 @@ static spc_status explain_on(cli_job *job, const spc_conv *layer,
     answer found = {.layer = text, .scene = scene};
     spc_status status = ask(&found, job, layer);
 
+    /* After an interrupt a thread may still read a scene, so it is not
+     * freed. */
     job->left_scenes = status == SPC_EINTERRUPTED;
 
     if (status == SPC_OK && job->json == NULL)

@@ -77,6 +77,8 @@ static spc_status read_kernel(int out[3], const char *text)
     spc_conv conv;
     spc_error error = {0};
 
+    /* The rest of the layer plays no part. A comma would begin a further word
+     * of it, so it is refused here. */
     snprintf(layer, sizeof(layer), "subm,cin=1,cout=1,k=%s", text);
     if (strchr(text, ',') != NULL ||
         spc_conv_parse(&conv, layer, &error) != SPC_OK)
@@ -114,6 +116,8 @@ static spc_status check_names(const struct job *job)
         for (int i = 0; i < lists[l]->count; i++) {
             char name[512];
             snprintf(name, sizeof(name), "%s", lists[l]->at[i]);
+            /* The last '=': names of arrays may contain one, and kernels do
+             * not. */
             if (l == 0 && strrchr(name, '=') != NULL)
                 *strrchr(name, '=') = '\0';
             if (spc_weights_find(job->weights, name) == NULL)
@@ -194,6 +198,8 @@ static spc_status convert(spc_array *out, const spc_array *array,
                           const spc_kernel_shape *kernel)
 {
     spc_error error = {0};
+    /* One byte more, as malloc(0) may return NULL, which here means no
+     * memory. */
     void *data = malloc(array->bytes + 1);
 
     if (data == NULL)
@@ -222,6 +228,7 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
     if (status != SPC_OK)
         return status;
     *own = *array;
+    /* Its entry is then taken by the next array, so the output has no gaps. */
     job->count += array->unreadable == NULL;
     if (is_kernel &&
         spc_kernel_describe(&kernel, array, &form, &error) != SPC_OK)
@@ -236,6 +243,8 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
 static bool is_converted(const struct job *job, int i)
 {
     const spc_array *from = spc_weights_find(job->weights, job->out[i].name);
+    /* Only converted arrays have memory of their own; the others borrow theirs
+     * from the files that are open. */
     return job->out[i].data != from->data;
 }
 

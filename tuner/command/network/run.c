@@ -61,6 +61,7 @@ static void defaults(void *to)
 
 /* ---- the steps ----------------------------------------------------------- */
 
+/* An odd number: the median is then one of the times. */
 enum { REPLAYS = 21 };
 
 typedef struct sheet {
@@ -332,6 +333,7 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
 
     for (int64_t i = 0; i < count && status == SPC_OK; i++) {
         int32_t *row = rows + 4 * i;
+        /* A copy, as the coordinates overwrite the row in place. */
         memcpy(point, row, sizeof(point));
         memcpy(row, &point[3], sizeof(*row));
         for (int a = 0; a < 3; a++)
@@ -405,6 +407,7 @@ static int compare_times(const void *a, const void *b)
 static spc_status replay(sheet *s)
 {
     double times[REPLAYS];
+    /* Captured once before, so that no time includes the capture. */
     spc_status status = spc_net_plan_capture(s->net->plan, &s->net->buffers);
 
     for (int i = 0; i < REPLAYS && status == SPC_OK; i++) {
@@ -417,6 +420,8 @@ static spc_status replay(sheet *s)
         status = network_check(s->net);
     if (status != SPC_OK)
         return network_fail(s->net, status);
+    /* The median: an interruption by another process lengthens only a few of
+     * them. */
     qsort(times, REPLAYS, sizeof(*times), compare_times);
     s->replay_us = times[REPLAYS / 2];
     return SPC_OK;
@@ -431,6 +436,8 @@ static spc_status profile(sheet *s)
     s->times = calloc((size_t)s->steps + 1, sizeof(*s->times));
     if (s->times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
+    /* Before the steps are timed: after that, tensors no longer hold the
+     * results of one run. */
     if (s->args->check &&
         (status = spc_net_plan_verify(&s->verdict, n->plan, &n->buffers,
                                       n->scenes[0])) != SPC_OK)

@@ -31,6 +31,7 @@ static bool add_one(audit_page *to, audit_figure figure, double share,
     one *more = realloc(to->at, ((size_t)to->count + 1) * sizeof(*more));
     char *copy = strdup(about);
 
+    /* Kept even if the other allocation failed, as the old memory is gone. */
     if (more != NULL)
         to->at = more;
     if (more == NULL || copy == NULL ||
@@ -83,6 +84,8 @@ static spc_status read_file(audit_page *to, const char *path)
 
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
+    /* First, so that the message for another kind of file is about the file and
+     * not about one of its lines. */
     status = read_heading(file, path);
     while (status == SPC_OK && getline(&line, &room, file) >= 0)
         status = read_line(to, path, ++number, line);

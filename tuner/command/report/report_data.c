@@ -27,6 +27,7 @@ static int find_template(report_data *data, const char *name)
         if (strlen(data->templates[i]) == length &&
             strncmp(data->templates[i], name, length) == 0)
             return i;
+    /* Further templates are drawn in the lane of the last one. */
     if (data->template_count == MOST_TEMPLATES)
         return MOST_TEMPLATES - 1;
     char *copy = strndup(name, length);
@@ -98,6 +99,8 @@ static void find_floor(report_problem *p, spc_ctx *ctx)
     spc_error error = {0};
     spc_conv conv;
 
+    /* A problem without a floor is still shown: this version may not know the
+     * layer's words, or the device. */
     if (spc_conv_parse(&conv, p->layer, &error) != SPC_OK ||
         spc_bench_floor(&floor, ctx, p->device, &conv, p->rows_in, p->rows,
                         p->density) != SPC_OK)
@@ -200,6 +203,7 @@ void report_free(report_data *data)
 
 double report_time_of(const report_problem *problem, const char *name)
 {
+    /* by_time() has sorted timed ones to the front. */
     for (int i = 0; i < problem->timed; i++)
         if (strcmp(problem->trials[i].name, name) == 0)
             return problem->trials[i].us;

@@ -39,6 +39,7 @@ void trials_collect(const spc_trial *trial, void *payload)
     }
     spc_trial *kept = &t->at[t->count++];
     *kept = *trial;
+    /* The library's texts are valid during this call only. */
     kept->template_name = strdup(trial->template_name);
     kept->config = strdup(trial->config);
     kept->status = strdup(trial->status);
@@ -101,6 +102,8 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
         const spc_trial *trial = &t->at[i];
         if (!trial_is_failure(trial))
             continue;
+        /* Mistakes of templates have a status of their own only if nothing else
+         * has failed: the caller's status is the more serious one. */
         if (strcmp(trial->status, "template") != 0)
             status = other;
         templates += trial_is_template(trial);
@@ -178,6 +181,8 @@ void trials_print(const trials *t, int most)
 
     table_init(&out, titles);
     for (int i = 0; i < t->count && (most == 0 || shown < most); i++) {
+        /* They are no results: the count of refused ones is in the report, and
+         * templates have lines of their own. */
         if (trial_is_refused(&t->at[i]) || trial_is_template(&t->at[i]))
             continue;
         add_row(&out, &t->at[i]);

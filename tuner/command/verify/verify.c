@@ -95,6 +95,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         tuning_run(&found, &report, job, layer, SPC_STAGE_VERIFY,
                    args->config != NULL ? &one : NULL);
 
+    /* Else a misspelt configuration would pass as verified. */
     if (status == SPC_OK && args->config != NULL && found.count == 0)
         return no_candidate(&found, text, name);
     if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
