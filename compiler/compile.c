@@ -15,6 +15,7 @@
 static bool is_collected(const spc__includes *includes, const char *text)
 {
     for (int i = 0; i < includes->count; i++)
+        /* By pointer: the library holds each header once. */
         if (includes->texts[i] == text)
             return true;
     return false;
@@ -221,6 +222,7 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
         put_field(&sha, includes.names[i]);
         put_field(&sha, includes.texts[i]);
     }
+    /* All that decides the code; the job's name only labels messages. */
     put_field(&sha, compiler->flags);
     put_field(&sha, job->options);
     put_field(&sha, compiler->identity);

@@ -39,6 +39,8 @@ static int list_length(lua_State *L, int index, const char *what)
     lua_pushnil(L);
     for (; lua_next(L, index) != 0; keys++)
         lua_pop(L, 1);
+    /* With gaps lua_rawlen() may return any border, so the keys are counted as
+     * well. */
     if (keys != n)
         luaL_error(L, "%s must be a plain list, without names or gaps", what);
     /* Callers refuse such lengths. The limit only keeps the cast safe. */
@@ -236,6 +238,8 @@ static void check_params(lua_State *L, int params)
             luaL_error(L, "template.params: '%s' appears twice", name);
         spc__domain *domain = &seen->at[seen->count++];
         snprintf(domain->name, sizeof(domain->name), "%s", name);
+        /* The values that a function gives are known only for a problem:
+         * spc__domains_read() checks those. */
         if (lua_istable(L, -1))
             read_values(L, lua_gettop(L), domain);
         /* Drops the entry, its name and its values. */

@@ -23,6 +23,8 @@
 %  constraints = {},
 %  derive = function(problem, config, target)
 %    local wide = natural_elements(problem, problem.channels)
+%    -- Up to 32 channels for a cell: its row number is read once for all of
+%    -- them.
 %    local span = wide
 %    while span < 32 and problem.channels % (span * 2) == 0 do span = span * 2 end
 %    return {wide = wide, span = span}
@@ -111,6 +113,7 @@ SPC_KERNEL(spc_place, spc_feature_args, SPC_FEATURE_THREADS, 1)
 /* Writes $(span) channels of 32 cells. */
 SPC_DEVICE void spread$(n)(const spc_feature_args *args, int layer, int cell, int c)
 {
+    /* Beyond the plane's end the cells of the next layer begin. */
     int row = cell < PLANE ? args->cells[layer * PLANE + cell] : -1;
     long long to = layer / DEPTH * args->out_pitch +
                    ((long long)c * DEPTH + layer % DEPTH) * PLANE + cell;

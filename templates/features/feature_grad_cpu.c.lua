@@ -280,6 +280,7 @@ static void sum_part_back(const spc_feature_args *args, long long i)
     extent e = find_part(args, i);
     float *to = args->parts + i * GROUPS * 2;
 
+    /* An empty part is left as it is: join_parts_back() does not read it. */
     for (int group = 0; group < 2 * GROUPS && e.begin < e.end; group++)
         to[group] = 0;
     for (int p = e.begin; p < e.end; p++) {

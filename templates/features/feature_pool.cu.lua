@@ -23,6 +23,10 @@
 %  accepts = function(problem, target) return accepts_feature(problem, ops) end,
 %  constraints = {},
 %  derive = function(problem, config, target)
+%    -- stored: the forward pass writes, or reads, which input gave each
+%    -- element. shares: the gradient of a mean divides dy among its inputs.
+%    -- fetches: the gradient of un-pooling takes dy only from rows that took
+%    -- this input.
 %    return {
 %      wide = natural_elements(problem, problem.channels),
 %      stored = problem.index == 1 and not problem.pass,
@@ -59,6 +63,8 @@ enum {
 % if best then
             SPC_UNROLL
             for (int e = 0; e < $(n); e++) {
+                /* The first input always sets the maximum, as all may be below
+                 * zero. */
                 int better = present == 0 || x[e] > sum[e];
                 sum[e] = better ? x[e] : sum[e];
 %   if stored then
@@ -67,6 +73,8 @@ enum {
             }
             present++;
 % elseif back and not stored then
+            /* Several inputs may reach a row: only the one at the first offset
+             * is used. */
             if (present++ == 0)
                 SPC_UNROLL
                 for (int e = 0; e < $(n); e++)
@@ -77,6 +85,7 @@ enum {
                 if (was[j][e] == row)
                     sum[e] += x[e];
 % elseif shares then
+            /* At least one: spc_count has counted this voxel as well. */
             float of = (float)args->cells[from[j]];
             SPC_UNROLL
             for (int e = 0; e < $(n); e++)
@@ -213,6 +222,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 
 SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
+    /* In 64 bits: voxels times pieces may be more than 2^31. */
     long long items = (long long)*args->count * (CHANNELS / $(n));
     long long step = (long long)spc_grid_x() * SPC_FEATURE_THREADS;
     long long i = (long long)spc_block_x() * SPC_FEATURE_THREADS + spc_thread();

@@ -82,6 +82,8 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
 {
     long long from = row * args->in_pitch;
 % if gathers and n > 1 then
+    /* All inputs of the outputs have 64 bytes at most, so they fit in
+     * registers and are loaded first, in wide pieces. */
     float x[$(n) * BY];
 
     SPC_UNROLL
@@ -95,6 +97,8 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
             v[e] += x[e * BY + q];
     }
 % elseif gathers then
+    /* Too many inputs for that: one output, and a piece of its inputs at a
+     * time. */
     v[0] = 0;
     for (int i = 0; i < BY; i += $(piece)) {
         float x[$(piece)];
@@ -104,6 +108,7 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
             v[0] += x[e];
     }
 % elseif repeats and problem.by % n == 0 then
+    /* All n outputs repeat one input. */
     float x[1];
 
     load1(x, args->in, from + at / BY);

@@ -87,6 +87,7 @@ static void find_pairs(pairs *p, const spc_conv_args *args, int position)
 
     p->count = 0;
     for (int word = 0; word < $(ceil_div(problem.offsets, 32)); word++) {
+        /* By the bits of the mask: offsets without an input cost nothing. */
         unsigned rest = map->mask[(long)word * map->rows_padded + position];
         for (; rest != 0; rest &= rest - 1) {
             long k = word * 32 + __builtin_ctz(rest);
@@ -111,6 +112,8 @@ SPC_INLINE spc_vector load_row(const element *from)
 % end
 }
 
+% -- The channels that are left over after whole groups of vectors are done by
+% -- single vectors.
 % local widths = {config.vectors}
 % if config.vectors > 1 then widths[2] = 1 end
 % if pieced then

@@ -83,6 +83,7 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
     const spc_map_view *map = &args->map;
 % end
     const $(sum) *weights = (const $(sum) *)args->weights;
+    /* A chunk bounds this array, whatever the number of channels is. */
     $(sum) sums[CHUNK];
 
     for (int i = 0; i < channels; i++)

@@ -46,6 +46,7 @@
 %    return {
 %      block = 128, shared = 0,
 %      grid = "tiles", tile_rows = config.rows, tiles_per_block = 4,
+%      -- The order puts rows of equal masks together; triplets have no masks.
 %      grid_y = ceil_div(problem.cout, 32), order = problem.triplets and "none" or "gray",
 %      layout = problem.triplets and "triplets" or nil,
 %      packed_bytes = packed_bytes(problem),

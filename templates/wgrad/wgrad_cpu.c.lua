@@ -28,6 +28,8 @@
 %  constraints = {
 %    {"sums and operands fit the registers", function(problem, config, target)
 %      return config.rows * config.vectors + config.vectors + 1
+%        -- AVX-512 has 32 vector registers; every other processor has at least
+%        -- 16.
 %        <= (target.vector_bytes >= 64 and 32 or 16)
 %    end},
 %    {"no more rows than input channels", function(problem, config, target)
@@ -55,6 +57,7 @@
 %    }
 %  end,
 %  default = function(problem, target)
+%    -- At most 4 rows by default, and 2 for 3 channels: 3 is no legal value.
 %    local few = problem.cout <= lanes_of(target)
 %    local rows = math.min(group_in(problem), 4)
 %    return {rows = rows == 3 and 2 or rows, vectors = few and 1 or 2}
@@ -104,7 +107,9 @@ static void take_outputs(float *to, const spc_conv_args *args, long row, int fir
 }
 
 % if problem.groups then
-/* sums[r][i] += x[channel r of i's group] * dy[i] for one pair. */
+/* sums[r][i] += x[channel r of i's group] * dy[i] for one pair. Neighbouring
+ * outputs may have other inputs, so there is no outer product that vectors
+ * could hold: sums are in memory. */
 static void add_pair(float *sums, const element *x, const float *dy, int first,
                      int count, int ci)
 {
@@ -211,6 +216,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 
     if (k >= OFFSETS) {
 % if problem.bias == 1 then
+        /* The calls past all offsets are for the bias: one for each block of
+         * outputs. */
         if (piece == OFFSETS * IN_BLOCKS)
             sum_bias(args, first, count);
 % end

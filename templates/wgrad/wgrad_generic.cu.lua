@@ -49,6 +49,7 @@
 %    return out
 %  end,
 %  default = function(problem, target)
+%    -- 32 parts if their sums take no more than the 256 MB above.
 %    return {parts = results_of(problem) * 32 <= 67108864 and 32 or 1}
 %  end,
 %}
@@ -70,6 +71,7 @@ SPC_DEVICE void leave(const spc_conv_args *args, long long at, float sum)
  * its end. */
 SPC_DEVICE int part_of(int count, int part)
 {
+    /* In 64 bits, as the product may be more than 2^31. */
     return (int)((long long)count * part / $(config.parts));
 }
 
