@@ -74,10 +74,13 @@ spc_status spc__check_reserved(const char *type, const int *reserved,
  * contains the call. NULL stays NULL. Costs one comparison if sizes are equal.
  */
 #define SPC__TAKE(type, pointer, error)                                        \
+    SPC__TAKE_AS(&spc__sized_types[SPC__SIZED_##type], type, pointer, error)
+
+/* The same of a struct that another library describes. */
+#define SPC__TAKE_AS(sized, type, pointer, error)                              \
     ((pointer) == NULL || (pointer)->bytes == sizeof(type) ? SPC_OK            \
      : ((pointer) = (const type *)spc__sized_whole(                            \
-            &(type){0}, &spc__sized_types[SPC__SIZED_##type], (pointer),       \
-            (error))) != NULL                                                  \
+            &(type){0}, (sized), (pointer), (error))) != NULL                  \
          ? SPC_OK                                                              \
          : SPC_EINVAL)
 

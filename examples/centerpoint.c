@@ -20,7 +20,8 @@
 enum { VOXELS = 160000, POINTS = 1 << 20 };
 
 /* nuScenes at 7.5 cm, which ONNX files do not state. */
-static const spc_onnx_options how = {.dtype = SPC_F16,
+static const spc_onnx_options how = {.bytes = sizeof(spc_onnx_options),
+                                     .dtype = SPC_F16,
                                      .voxel = {0.075, 0.075, 0.2},
                                      .low = {-54, -54, -5},
                                      .high = {54, 54, 3}};

@@ -13,11 +13,15 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "import/array.h"
+#include "import/sized_import.h"
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TAKE(form, error)                                                      \
+    SPC__TAKE_AS(&spc__sized_kernel_form, spc_kernel_form, form, error)
 
 /*
  * Orders of indices, the fastest last: o and i are channels; a, b and c are the
@@ -320,7 +324,7 @@ spc_status spc_kernel_describe(spc_kernel_shape *out, const spc_array *array,
     spc_status status = spc__need(error, __func__, "out", out, "array", array,
                                   "form", form, NULL);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = TAKE(form, error)) != SPC_OK)
         return status;
     *out = (spc_kernel_shape){0, 0, {1, 1, 1}};
     if ((status = spc__array_check(array, error)) != SPC_OK ||
@@ -454,6 +458,8 @@ spc_status spc_kernel_convert(void *out, const spc_array *array,
     spc_status status = spc__need(error, __func__, "out", out, NULL);
 
     if (status == SPC_OK)
+        status = TAKE(form, error);
+    if (status == SPC_OK)
         status = spc_kernel_describe(&shape, array, form, error);
     if (status == SPC_OK)
         status = spc__array_check_data(array, error);
@@ -497,6 +503,8 @@ spc_status spc_kernel_restore(void *out, const void *weights,
     spc_status status = spc__need(error, __func__, "out", out, "canonical",
                                   weights, "shape", shape, "form", form, NULL);
 
+    if (status == SPC_OK)
+        status = TAKE(form, error);
     if (status == SPC_OK)
         status = check_form(axes, &count, form, error);
     if (status == SPC_OK)
@@ -612,6 +620,8 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     spc_status status = spc__need(error, __func__, "out", out, "conv", conv,
                                   "array", array, "form", form, NULL);
 
+    if (status == SPC_OK)
+        status = TAKE(form, error);
     if (status == SPC_OK &&
         (spc_geometry_offset_count(&conv->geometry) == 0 || conv->groups < 1))
         status = spc__fail(error, SPC_EINVAL,

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "import/array.h"
+#include "import/sized_import.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,9 @@ static spc_status load_kernel(float *out, const struct filling *f,
 {
     static const char *const suffixes[] = {".weight", ".kernel",
                                            ".linear.weight"};
-    spc_kernel_form form = {.engine = f->use->engine, .axes = f->use->axes};
+    spc_kernel_form form = {.bytes = sizeof(spc_kernel_form),
+                            .engine = f->use->engine,
+                            .axes = f->use->axes};
     spc_status status = check_bias(f, param);
 
     if (status != SPC_OK)
@@ -208,11 +211,13 @@ spc_status spc_weights_fill_net(spc_net *net, const spc_weights *weights,
 {
     spc_status status = spc__need(error, __func__, "net", net, "weights",
                                   weights, "use", use, NULL);
-    struct filling f = {net, weights, use, error};
     spc_net_info info;
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = SPC__TAKE_AS(&spc__sized_weights_use, spc_weights_use, use,
+                               error)) != SPC_OK)
         return status;
+    struct filling f = {net, weights, use, error};
     spc_net_describe(&info, net);
     for (int i = 0; i < info.params && status == SPC_OK; i++) {
         spc_net_param param;
@@ -254,14 +259,16 @@ int spc_weights_unread_count(const spc_array **first, const spc_net *net,
                              const spc_weights *weights,
                              const spc_weights_use *use)
 {
-    struct filling f = {NULL, weights, use, NULL};
     int count = spc_weights_count(weights), left = 0;
     spc_net_param param;
 
     if (first != NULL)
         *first = NULL;
-    if (first == NULL || net == NULL || weights == NULL || use == NULL)
+    if (first == NULL || net == NULL || weights == NULL || use == NULL ||
+        SPC__TAKE_AS(&spc__sized_weights_use, spc_weights_use, use, NULL) !=
+            SPC_OK)
         return 0;
+    struct filling f = {NULL, weights, use, NULL};
     bool *read = calloc((size_t)count + 1, sizeof(*read));
     for (int i = 0; read != NULL && spc_net_param_at(&param, net, i) == SPC_OK;
          i++) {

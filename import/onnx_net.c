@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "import/sized_import.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -719,6 +720,9 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
 
     if (out != NULL)
         *out = NULL;
+    if (status == SPC_OK)
+        status = SPC__TAKE_AS(&spc__sized_onnx_options, spc_onnx_options,
+                              options, error);
     if (status == SPC_OK)
         status = check_options(options, error);
     if (status != SPC_OK)

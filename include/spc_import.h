@@ -155,6 +155,7 @@ SPC_API spc_status spc_engine_parse(spc_engine *out, const char *word,
 
 /* One convolution of such an engine. */
 typedef struct spc_kernel_form {
+    size_t bytes; /* sizeof this struct: SPC_KERNEL_FORM_INIT sets it */
     spc_engine engine;
     /* Our names of the engine's axes, in its order: "xyz" (NULL), "zyx" for
      * detectors, whose coordinates are batch, z, y, x; "yx" in 2D. */
@@ -173,7 +174,7 @@ typedef struct spc_kernel_form {
 
 #define SPC_KERNEL_FORM_INIT                                                   \
     {                                                                          \
-        SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false, 0                          \
+        sizeof(spc_kernel_form), SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false, 0 \
     }
 
 /* SPC_EINVAL: a text that is no order of axes as above. */
@@ -257,6 +258,7 @@ SPC_API spc_status spc_batch_norm_load(float *scale, float *bias, int channels,
 
 /* How the arrays of a network's file are named and laid out. */
 typedef struct spc_weights_use {
+    size_t bytes; /* sizeof this struct: SPC_WEIGHTS_USE_INIT sets it */
     spc_engine engine;
     const char *axes;   /* as in spc_kernel_form */
     const char *prefix; /* of all names: "module.backbone_3d."; NULL: none */
@@ -264,7 +266,7 @@ typedef struct spc_weights_use {
 
 #define SPC_WEIGHTS_USE_INIT                                                   \
     {                                                                          \
-        SPC_ENGINE_SPCTUNE, NULL, NULL                                         \
+        sizeof(spc_weights_use), SPC_ENGINE_SPCTUNE, NULL, NULL                \
     }
 
 /*
@@ -345,6 +347,7 @@ SPC_API spc_status spc_onnx_open(spc_onnx **out, const char *path,
 SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
 
 typedef struct spc_onnx_options {
+    size_t bytes;    /* sizeof this struct: SPC_ONNX_OPTIONS_INIT sets it */
     spc_dtype dtype; /* of features and weights */
     /* As in spc_kernel_form, for files without a ScatterDense node, which gives
      * it; NULL: zyx. Of Autoware NULL: z is the least of the spatial_shape. */
@@ -367,7 +370,8 @@ typedef struct spc_onnx_options {
 
 #define SPC_ONNX_OPTIONS_INIT                                                  \
     {                                                                          \
-        SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, false           \
+        sizeof(spc_onnx_options), SPC_F16, NULL, false, {0, 0, 0}, {0, 0, 0},  \
+            {0, 0, 0}, false                                                   \
     }
 
 /* Makes a network of it, with its weights. Layers have the names of the nodes.

@@ -118,18 +118,21 @@ static const spc_array *array(which w)
 
 static const spc_kernel_form *form(which w)
 {
+    enum { BYTES = sizeof(spc_kernel_form) };
     static const spc_kernel_form all_of[] = {
         SPC_KERNEL_FORM_INIT,
-        {.kernel = {-1, -1, -1}},
-        {SPC_ENGINE_SPCONV2, "zyx", {INT_MAX, INT_MAX, INT_MAX}, .strided = 1},
-        {SPC_ENGINE_MINKOWSKI, "zyx", {INT_MIN, 1, 1}, .strided = 1},
-        {.engine = (spc_engine)99},
-        {.axes = ""},
-        {.offsets = -1},
-        {.offsets = INT_MAX}};
-    const spc_kernel_form *const all[] = {&all_of[0], NULL,       &all_of[1],
-                                          &all_of[2], &all_of[3], &all_of[4],
-                                          &all_of[5], &all_of[6], &all_of[7]};
+        {BYTES, .kernel = {-1, -1, -1}},
+        {BYTES, SPC_ENGINE_SPCONV2, "zyx", {INT_MAX, INT_MAX, INT_MAX}, 1, 0},
+        {BYTES, SPC_ENGINE_MINKOWSKI, "zyx", {INT_MIN, 1, 1}, .strided = 1},
+        {BYTES, .engine = (spc_engine)99},
+        {BYTES, .axes = ""},
+        {BYTES, .offsets = -1},
+        {BYTES, .offsets = INT_MAX},
+        {0, .axes = "zyx"},
+        {BYTES + 8, .axes = "zyx"}};
+    const spc_kernel_form *const all[] = {
+        &all_of[0], NULL,       &all_of[1], &all_of[2], &all_of[3], &all_of[4],
+        &all_of[5], &all_of[6], &all_of[7], &all_of[8], &all_of[9]};
     return PICK(all, w);
 }
 
@@ -168,17 +171,21 @@ static const spc_batch_norm *norm(which w)
 
 static const spc_weights_use *use(which w)
 {
+    enum { BYTES = sizeof(spc_weights_use) };
     static const spc_weights_use good = SPC_WEIGHTS_USE_INIT,
-                                 bad = {(spc_engine)99, NULL, NULL},
-                                 no_axes = {SPC_ENGINE_SPCONV2, "", "x."};
-    const spc_weights_use *const all[] = {&good, NULL, &bad, &no_axes};
+                                 bad = {BYTES, (spc_engine)99, NULL, NULL},
+                                 no_axes = {BYTES, SPC_ENGINE_SPCONV2, "",
+                                            "x."},
+                                 no_size = {0, SPC_ENGINE_SPCONV2, NULL, NULL};
+    const spc_weights_use *const all[] = {&good, NULL, &bad, &no_axes,
+                                          &no_size};
     return PICK(all, w);
 }
 
 static const spc_onnx_options *onnx_options(which w)
 {
-    static const spc_onnx_options good = SPC_ONNX_OPTIONS_INIT;
-    const spc_onnx_options *const all[] = {&good, NULL};
+    static const spc_onnx_options good = SPC_ONNX_OPTIONS_INIT, no_size = {0};
+    const spc_onnx_options *const all[] = {&good, NULL, &no_size};
     return PICK(all, w);
 }
 

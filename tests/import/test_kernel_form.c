@@ -269,7 +269,9 @@ static void check_layer(const layer *l)
 {
     static offset_list list;
     spc_conv conv = conv_of(l);
-    spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, l->stride > 1, 0};
+    spc_kernel_form form = {
+        sizeof(spc_kernel_form), l->engine, l->axes, {0, 0, 0},
+        l->stride > 1,           0};
 
     list_offsets(&list, l);
     size_t count = (size_t)list.count * CIN * COUT;
@@ -397,7 +399,8 @@ static void check_list(const layer *l, int count, bool wide,
                        spc__random *random)
 {
     spc_conv conv = SPC_CONV_INIT;
-    spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, false, 0};
+    spc_kernel_form form = {
+        sizeof(spc_kernel_form), l->engine, l->axes, {0, 0, 0}, false, 0};
     layer spread = *l; /* its shape has several indices */
     float *theirs = malloc(sizeof(float) * MOST * CIN * COUT);
     float *ours = malloc(sizeof(float) * MOST * CIN * COUT);
@@ -453,54 +456,104 @@ static const struct {
     int64_t shape[5];
     const char *said; /* NULL: valid */
 } shapes[] = {
-    {{SPC_ENGINE_SPCONV2, "yx", {0}, false, 0}, 4, {8, 3, 3, 4}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, "yx", {0}, false, 0}, 3, {9, 4, 8}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 1}, false, 0}, 3, {9, 4, 8}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 0}, 3, {9, 4, 8}, "not a cube"},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 3}, false, 0},
-     3,
-     {9, 4, 8},
-     "it has 9 offsets, and a kernel of 3x3x3 has 27"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0}, 4, {8, 3, 3, 4}, "[cout][size"},
-    {{SPC_ENGINE_SPCONV1, NULL, {0}, false, 0},
-     3,
-     {27, 4, 8},
-     "expected [size along each axis][cin][cout]"},
-    {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false, 0},
-     5,
-     {8, 3, 3, 3, 4},
-     "the layer's has the sizes"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0}, 5, {8, 9, 9, 9, 4}, "343"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
-     5,
-     {8, 3, 0, 3, 4},
-     "[cout][size"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
-     5,
-     {(int64_t)1 << 40, 3, 3, 3, 4},
-     "[cout][size"},
-    {{SPC_ENGINE_SPCONV2, "xyx", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'xyx'"},
-    {{SPC_ENGINE_SPCONV2, "x", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'x'"},
-    {{SPC_ENGINE_SPCONV2, "xyzx", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'xyzx'"},
-    {{SPC_ENGINES, NULL, {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "unknown engine"},
-    {{SPC_ENGINE_SPCONV2, NULL, {3, 0, 3}, false, 0},
-     5,
-     {8, 3, 3, 3, 4},
-     "1 to 343"},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 7}, 2, {4, 8}, "[7][cin][cout]"},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, SPC_OFFSETS_ANY},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, "yx", {0}, false, 0},
+     4,
+     {8, 3, 3, 4},
+     NULL},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_MINKOWSKI, "yx", {0}, false, 0},
      3,
      {9, 4, 8},
      NULL},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 9},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 1}, false, 0},
+     3,
+     {9, 4, 8},
+     NULL},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 0},
+     3,
+     {9, 4, 8},
+     "not a cube"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 3}, false, 0},
+     3,
+     {9, 4, 8},
+     "it has 9 offsets, and a kernel of 3x3x3 has 27"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     4,
+     {8, 3, 3, 4},
+     "[cout][size"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV1, NULL, {0}, false, 0},
+     3,
+     {27, 4, 8},
+     "expected [size along each axis][cin][cout]"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "the layer's has the sizes"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     5,
+     {8, 9, 9, 9, 4},
+     "343"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     5,
+     {8, 3, 0, 3, 4},
+     "[cout][size"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     5,
+     {(int64_t)1 << 40, 3, 3, 3, 4},
+     "[cout][size"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, "xyx", {0}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "'xyx'"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, "x", {0}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "'x'"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, "xyzx", {0}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "'xyzx'"},
+    {{0, SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "spc_kernel_form.bytes is 0"},
+    {{sizeof(spc_kernel_form), SPC_ENGINES, NULL, {0}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "unknown engine"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {3, 0, 3}, false, 0},
+     5,
+     {8, 3, 3, 3, 4},
+     "1 to 343"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 7},
+     2,
+     {4, 8},
+     "[7][cin][cout]"},
+    {{sizeof(spc_kernel_form),
+      SPC_ENGINE_MINKOWSKI,
+      NULL,
+      {0},
+      false,
+      SPC_OFFSETS_ANY},
+     3,
+     {9, 4, 8},
+     NULL},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0}, false, 9},
      5,
      {8, 3, 3, 1, 4},
      "[cout][9][cin]"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, SPC_OFFSETS_ANY},
+    {{sizeof(spc_kernel_form),
+      SPC_ENGINE_SPCONV2,
+      NULL,
+      {0},
+      false,
+      SPC_OFFSETS_ANY},
      3,
      {8, 344, 4},
      "343"},
-    {{SPC_ENGINE_SPCTUNE, NULL, {0}, false, 7}, 1, {7}, "[cout][7][cin]"},
+    {{sizeof(spc_kernel_form), SPC_ENGINE_SPCTUNE, NULL, {0}, false, 7},
+     1,
+     {7},
+     "[cout][7][cin]"},
 };
 
 /* Engines begin even kernels at different positions. */
@@ -593,7 +646,12 @@ START_TEST(the_matrix_of_a_linear_layer_stays_as_it_is)
     ck_assert_int_eq(spc_conv_parse(&conv, "linear,cin=3,cout=2", &error),
                      SPC_OK);
     for (int engine = 0; engine < SPC_ENGINES; engine++) {
-        spc_kernel_form form = {(spc_engine)engine, NULL, {0, 0, 0}, false, 0};
+        spc_kernel_form form = {sizeof(spc_kernel_form),
+                                (spc_engine)engine,
+                                NULL,
+                                {0, 0, 0},
+                                false,
+                                0};
         ck_assert_msg(spc_kernel_load(out, &conv, &array, &form, &error) ==
                           SPC_OK,
                       "%s", error.text);
@@ -607,7 +665,8 @@ START_TEST(a_kernel_of_another_layer_is_refused)
     const float weights[27 * CIN * COUT] = {0};
     layer l = {SPC_ENGINE_SPCONV2, "xyz", {3, 3, 3}, 1, 1, 0};
     spc_array array = array_of(&l, weights, 27);
-    spc_kernel_form form = {SPC_ENGINE_SPCONV2, NULL, {0, 0, 0}, false, 0};
+    spc_kernel_form form = {
+        sizeof(spc_kernel_form), SPC_ENGINE_SPCONV2, NULL, {0, 0, 0}, false, 0};
     spc_conv conv;
     float out[27 * CIN * COUT];
 

@@ -184,7 +184,8 @@ static void add_detector_layers(void)
 
 START_TEST(a_detector_of_spconv_is_filled)
 {
-    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_SPCONV2,
+                                 "zyx", "backbone."};
     int64_t count;
 
     add_detector_arrays();
@@ -214,7 +215,8 @@ END_TEST
  * prefix and arrays for training are not counted. */
 START_TEST(arrays_that_no_layer_reads_are_counted)
 {
-    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_SPCONV2,
+                                 "zyx", "backbone."};
     const int64_t k3[] = {COUT, 3, 3, 3, COUT};
     const spc_array *first;
 
@@ -233,7 +235,8 @@ END_TEST
 
 START_TEST(a_network_of_minkowski_engine_is_filled)
 {
-    const spc_weights_use use = {SPC_ENGINE_MINKOWSKI, NULL, NULL};
+    const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_MINKOWSKI,
+                                 NULL, NULL};
     const int64_t kernel[] = {27, CIN, COUT}, matrix[] = {3, COUT};
     int64_t count;
 
@@ -276,7 +279,8 @@ static const struct {
 
 START_TEST(what_is_missing_or_of_another_layer_is_named)
 {
-    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_SPCONV2,
+                                 "zyx", "backbone."};
 
     add_detector_arrays();
     assert_ok(spc__weights_finish(weights, &error));
@@ -292,7 +296,8 @@ END_TEST
  * normalisation. */
 START_TEST(a_batch_normalisation_is_no_scale_and_bias)
 {
-    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_SPCONV2,
+                                 "zyx", "backbone."};
     spc_feature affine;
 
     add_detector_arrays();
@@ -318,7 +323,8 @@ END_TEST
 /* MinkowskiLinear keeps its arrays in an inner PyTorch layer. */
 START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
 {
-    const spc_weights_use use = {SPC_ENGINE_MINKOWSKI, NULL, NULL};
+    spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_MINKOWSKI, NULL,
+                           NULL};
     const int64_t shape[] = {COUT, CIN};
     const spc_array *unread;
 
@@ -338,6 +344,10 @@ START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
                      SPC_EINVAL);
     ck_assert_ptr_nonnull(
         strstr(error.text, "there is an array 'fc.linear.bias'"));
+    use.bytes = 0; /* was not initialised */
+    ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "spc_weights_use.bytes is 0"));
 }
 END_TEST
 

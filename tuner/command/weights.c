@@ -96,7 +96,8 @@ static spc_status find_form(spc_kernel_form *out, bool *is_kernel,
 {
     const char *kernel = kernel_of(job->args, array->name);
 
-    *out = (spc_kernel_form){.engine = job->engine, .axes = job->args->axes};
+    *out = (spc_kernel_form){
+        .bytes = sizeof(*out), .engine = job->engine, .axes = job->args->axes};
     out->strided = is_listed(&job->args->strided, array->name);
     *is_kernel = job->args->from != NULL &&
                  (kernel != NULL || out->strided ||
