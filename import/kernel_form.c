@@ -366,6 +366,8 @@ static const char *order_of(const spc_kernel_form *form,
     const struct layout *layout = &layouts[form->engine];
     int64_t offsets = volume(shape->kernel);
 
+    /* Some engines multiply by such a kernel as by a matrix, and store it in
+     * that order. */
     if (offsets == 1 && !form->strided && form->offsets == 0)
         return layout->dense;
     return offsets % 2 == 1 ? layout->odd : layout->even;
@@ -408,6 +410,7 @@ static struct strides of_form(const spc_kernel_form *form,
     int count = read_axes(axes, form->axes);
 
     if (count == 2)
+        /* The axis that is left: 0 + 1 + 2 is 3. */
         axes[2] = 3 - axes[0] - axes[1];
     return strides_of(order_of(form, shape), axes, shape);
 }

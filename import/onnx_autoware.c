@@ -56,6 +56,7 @@ static const char *first_name(const spc__onnx_builder *b, const char *name)
 
     for (;;) {
         int maker = spc__onnx_maker(b->onnx, name, &output);
+        /* A file with a cycle would never end otherwise. */
         if (maker < 0 || maker >= before || node_at(b, maker)->n_input == 0)
             return name;
         spc__onnx_node node = spc__onnx_node_at(b->onnx, maker, NULL);
@@ -121,6 +122,8 @@ static spc_status check_coords(const reading *r)
 {
     const spc__onnx_builder *b = r->of.b;
     const char *found = first_name(b, r->pairs.pb->input[0]);
+    /* Pairs and features of different voxels may have equal sizes by chance:
+     * the results would be wrong without an error. */
     const char *rows = coords_of(b, r->of.in->name);
 
     if (strcmp(found, rows) == 0)
@@ -358,6 +361,7 @@ static spc_status fold(reading *r, float *const arrays[4], float epsilon)
     if ((r->scale = malloc(count * sizeof(float))) == NULL)
         return spc__fail_memory(r->of.b->error, count * sizeof(float));
     for (size_t c = 0; c < count; c++) {
+        /* In double, so that only the result is rounded. */
         double step = sqrt((double)arrays[3][c] + (double)epsilon);
         double scale = (double)arrays[0][c] / step;
         if (!(step > 0) || !isfinite(scale))
@@ -413,6 +417,8 @@ static spc_status take_affine(reading *r)
     spc__onnx_builder *b = r->of.b;
     spc_status status = SPC_OK;
 
+    /* An epilogue scales before it activates: what follows an activation is not
+     * folded. */
     while (status == SPC_OK && r->of.layer.conv.activation == SPC_ACT_NONE) {
         int consumer = r->of.out->consumer;
         if (consumer < 0 || !spc__onnx_is_ours(b, consumer))

@@ -188,6 +188,8 @@ static spc_status check_names(const spc_onnx *onnx, spc_error *error)
         return spc__fail_memory(error, count * sizeof(*names));
     for (size_t i = 0; i < count; i++)
         names[i] = onnx->arrays[i].name;
+    /* Sorted, as a file may have thousands of arrays: comparing all pairs would
+     * take long. */
     qsort(names, count, sizeof(*names), compare_names);
     for (size_t i = 1; i < count && status == SPC_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
@@ -235,6 +237,8 @@ static spc_status read_arrays(spc_onnx *onnx, spc_error *error)
         return spc__fail_memory(error, count * sizeof(*onnx->arrays));
     for (size_t i = 0; i < count && status == SPC_OK; i++)
         if (is_of_others(graph, graph->initializer[i]))
+            /* Its name only: the nodes that read it do not need its
+             * elements. */
             onnx->arrays[i].name = graph->initializer[i]->name;
         else
             status = read_array(&onnx->arrays[i], &onnx->decoded[i], onnx,
@@ -384,6 +388,8 @@ spc_status spc__onnx_read(spc_onnx **out, const char *path, const void *data,
         free(onnx);
         return spc__fail_memory(error, sizeof(*onnx));
     }
+    /* The graph is checked first: the steps after that read its fields without
+     * tests. */
     status = unpack(onnx, data, bytes, error);
     if (status == SPC_OK)
         status = check_graph(onnx, error);

@@ -54,6 +54,7 @@ spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
 
 static spc_status add_value(spc__onnx_builder *b, const char *name)
 {
+    /* ONNX demands one maker for each value. */
     if (spc__onnx_find(b, name) != NULL)
         return spc__fail(b->error, SPC_EFORMAT,
                          "cannot read '%s': two nodes make '%.60s'",
@@ -131,6 +132,8 @@ bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value)
     int consumer = (*value)->consumer;
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
 
+    /* With a second reader, which needs the value before the Relu, there is no
+     * such consumer. */
     if (consumer < 0 || strcmp(graph->node[consumer]->op_type, "Relu") != 0)
         return false;
     /* add_nodes() passes over it. */
@@ -147,6 +150,8 @@ void spc__onnx_name(char out[64], const spc__onnx_node *node)
     const char *name = node->pb->name;
     bool is_own = name != NULL && name[0] != '\0' && strlen(name) < 48;
 
+    /* Layers of a network need distinct names, and nodes of a file do not have
+     * them. */
     for (size_t i = 0; i < graph->n_node && is_own; i++)
         is_own = graph->node[i] == node->pb || graph->node[i]->name == NULL ||
                  strcmp(graph->node[i]->name, name) != 0;
@@ -214,6 +219,7 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
 
     if (status == SPC_OK)
         status = spc_feature_parse(&feature, text, b->error);
+    /* The text says c=1 only because the syntax demands it. */
     feature.channels = info.channels;
     feature.dtype = info.dtype;
     spc__onnx_name(name, node);
@@ -351,8 +357,8 @@ static const struct op {
 #define BESIDE_GEMM                                                            \
     ",is_train,fp32_accum,act_beta,output_add_scale,input_scale,"
 
-/* Those of files of Autoware. Sorting, algorithms and the accumulator are ours
- * to choose. */
+/* Those of files of Autoware. This library chooses sorting, algorithms and the
+ * accumulator itself. */
 static const struct op autoware_ops[] = {
     {"GetIndicePairs", 1, 1, OF_PAIRS, BESIDE_PAIRS, spc__onnx_pairs, true},
     {"GetIndicePairsImplicitGemm", 1, 1, OF_PAIRS, BESIDE_PAIRS,
@@ -606,6 +612,7 @@ static spc_status add_graph_outputs(spc__onnx_builder *b)
         const char *name = graph->output[i]->name;
         const spc__onnx_value *value = spc__onnx_find(b, name);
         int output, maker = spc__onnx_maker(b->onnx, name, &output);
+        /* Nodes of the caller make this output. */
         if (maker >= 0 && !spc__onnx_is_ours(b, maker))
             continue;
         if (value == NULL)

@@ -37,6 +37,7 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
     if (strcmp(node->pb->op_type, "ImplicitGemmInt8") == 0) {
         float step = 0;
         spc__onnx_float(node, &step, "input_scale");
+        /* The file states a step; a range has 127 of them on each side. */
         out->inputs[0] = 127 * step;
         out->int8 = true;
     }
@@ -130,6 +131,7 @@ static void take_range(float *ranges, const spc__onnx_builder *b,
             continue;
         float *range = &ranges[value->tensor];
         if (is_layer && !r.int8)
+            /* Below zero it stays so, whatever nodes after this one state. */
             *range = -1;
         else if (*range >= 0 && r.inputs[i] > *range)
             *range = r.inputs[i];
@@ -164,6 +166,8 @@ spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
     if (out == NULL || onnx == NULL || i < 0)
         return SPC_EINVAL;
     for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
+        /* Without an error: an attribute that cannot be read counts as not
+         * stated. */
         spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
         bool has = spc__onnx_has(&node, "input_dynamic_range") ||
                    spc__onnx_has(&node, "input0_dynamic_range") ||

@@ -60,7 +60,7 @@ void spc_weights_free(spc_weights *weights)
     free(weights);
 }
 
-/* Adds an empty block. What it gets is freed with the collection. */
+/* Adds an empty block. Its memory is freed with the collection. */
 static struct block *add_block(spc_weights *weights)
 {
     struct block *block = calloc(1, sizeof(*block));
@@ -262,10 +262,13 @@ static spc_status map_open(spc__weight_file *out, spc_weights *weights, int fd,
         return fail_errno(error, "read", out->path);
     if ((status = check_facts(&facts, out->path, error)) != SPC_OK)
         return status;
+    /* The block first, so that the mapping has an owner from the start. */
     struct block *block = add_block(weights);
     if (block == NULL)
         return spc__fail_memory(error, sizeof(*block));
     size_t bytes = (size_t)facts.st_size;
+    /* Mapped and not read: only the pages of arrays that are used are
+     * loaded. */
     void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return fail_errno(error, "map", out->path);
