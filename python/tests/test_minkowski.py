@@ -357,8 +357,77 @@ class Helpers(unittest.TestCase):
         self.assertEqual(back.F.flatten().tolist(), [4, 4, 16])
         joined = x.cat_slice(field)
         self.assertEqual(joined.F.tolist(), [[2, 1], [2, 3], [8, 8]])
-        with self.assertRaisesRegex(spctune.InvalidError, "did not come"):
-            scene(1).slice(field)
+        far = ME.SparseTensor(torch.ones(1, 1), torch.tensor([[0, 0, 0, 0]]))
+        with self.assertRaisesRegex(spctune.InvalidError, "first point 2 at"):
+            far.slice(field)
+
+    def test_fields_at_other_strides(self):
+        torch.manual_seed(0)
+        points = torch.rand(60, 4) * 12 - 6
+        points[:, 0] = torch.randint(0, 2, (60,)).float()
+        feats = torch.randn(60, 3, requires_grad=True)
+        field = ME.TensorField(feats, points)
+        stride = torch.tensor([1, 2, 2, 2])
+        cell = torch.div(points.floor(), stride, rounding_mode="floor")
+        cells = [tuple(c) for c in cell.int().tolist()]
+
+        x = field.sparse(tensor_stride=2)
+        self.assertEqual(x.tensor_stride, [2, 2, 2])
+        of = {tuple(c): f for c, f in zip((x.C // stride).tolist(), x.F)}
+        self.assertEqual(set(of), set(cells))
+        for at, f in of.items():
+            rows = [i for i, c in enumerate(cells) if c == at]
+            self.assertTrue(torch.allclose(f, feats[rows].mean(0)))
+
+        # Behind a strided layer: each point has the features of its voxel.
+        down = ME.MinkowskiConvolution(3, 4, 2, stride=2, dimension=3)
+        y = down(field.sparse())
+        of = {tuple(c): f for c, f in zip((y.C // stride).tolist(), y.F)}
+        back = y.slice(field)
+        for at, f in zip(cells, back.F):
+            self.assertTrue(torch.equal(f, of[at]))
+        back.F.sum().backward()
+        self.assertTrue((feats.grad != 0).any(1).all())
+
+        # Onto voxels that are there.
+        z = field.sparse(coordinate_map_key=y.coordinate_map_key)
+        self.assertIs(z.coordinate_map_key, y.coordinate_map_key)
+        for at, f in zip((z.C // stride).tolist(), z.F):
+            rows = [i for i, c in enumerate(cells) if c == tuple(at)]
+            self.assertTrue(torch.allclose(f, feats[rows].mean(0)))
+        one = ME.SparseTensor(
+            torch.ones(2, 1),
+            torch.tensor([[0, 9, 9, 9], list(points[5].floor().int())]),
+        )
+        first = ME.SparseTensorQuantizationMode.RANDOM_SUBSAMPLE
+        w = field.sparse(
+            coordinate_map_key=one.coordinate_map_key, quantization_mode=first
+        )
+        self.assertTrue(torch.equal(w.F[0], torch.zeros(3)))
+        same = (points.floor() == points[5].floor()).all(1).nonzero()[0, 0]
+        self.assertTrue(torch.equal(w.F[1], feats[same]))
+
+    def test_fields_that_are_refused(self):
+        points, feats = torch.zeros(2, 4), torch.zeros(2, 1)
+        with self.assertRaisesRegex(spctune.UnsupportedError, "the stride 1"):
+            ME.TensorField(feats, points, tensor_stride=2)
+        with self.assertRaisesRegex(spctune.InvalidError, "1 rows of features"):
+            ME.TensorField(feats[:1], points)
+        flat = ME.SparseTensor(feats[:1], torch.zeros(1, 3).int())
+        with self.assertRaisesRegex(spctune.InvalidError, "3 axes and .* 2"):
+            flat.slice(ME.TensorField(feats, points))
+
+    def test_four_axes_are_refused_by_layers(self):
+        x = ME.SparseTensor(torch.zeros(1, 2), torch.zeros(1, 5).int())
+        self.assertEqual(x.D, 4)
+        for make in (
+            lambda: ME.MinkowskiConvolution(2, 2, 3, dimension=4),
+            lambda: ME.MinkowskiConvolutionTranspose(2, 2, 3, dimension=4),
+            lambda: ME.MinkowskiMaxPooling(2, dimension=4),
+            lambda: ME.MinkowskiConvolution(2, 2, 3, dimension=3)(x),
+        ):
+            with self.assertRaisesRegex(spctune.Error, "4|axes"):
+                make()
 
     def test_arithmetic_and_dense(self):
         x = scene(2)

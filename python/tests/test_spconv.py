@@ -512,6 +512,75 @@ class Voxels(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "high is above low"):
             VoxelGeneratorV2(size, high + low, 5)
 
+    def test_the_forms_of_spconv_2(self):
+        import numpy as np
+
+        from spctune.spconv import utils
+
+        rng = np.random.default_rng(1)
+        points = rng.uniform(-1, 5, (500, 5)).astype(np.float32)
+        for axes in (1, 2, 3, 4):
+            make = getattr(utils, f"Point2VoxelCPU{axes}d")
+            size, ends = [0.5] * axes, [0] * axes + [4] * axes
+            made = make(size, ends, 5, 60, 3)
+            voxels, indices, counts = made.point_to_voxel(points)
+            self.assertIs(type(voxels.numpy()), np.ndarray)
+            self.assertEqual(made.grid_size, [8] * axes)
+            found = {}
+            for row, p in enumerate(points):
+                at = tuple(np.floor(p[:axes] / np.float32(0.5)).astype(int))
+                if all(0 <= a < 8 for a in at):
+                    if at in found or len(found) < 60:
+                        found.setdefault(at, []).append(row)
+            self.assertEqual(indices.tolist(), [list(a[::-1]) for a in found])
+            mean = made.point_to_voxel_empty_mean(points)[0]
+            number = np.full(len(points), -1)
+            for i, rows in enumerate(found.values()):
+                number[rows] = i
+                few = points[rows[:3]]
+                self.assertEqual(counts[i], len(few))
+                self.assertTrue((voxels[i, : len(few)] == few).all())
+                self.assertTrue((voxels[i, len(few) :] == 0).all())
+                self.assertTrue((mean[i, : len(few)] == few).all())
+                want = few.mean(0)
+                self.assertLess(
+                    np.abs(mean[i, len(few) :] - want).max(initial=0), 1e-5
+                )
+            torched = utils.PointToVoxel(size, ends, 5, 60, 3)
+            got = torched.generate_voxel_with_id(torch.from_numpy(points))
+            self.assertTrue((got[0].numpy() == voxels.numpy()).all())
+            self.assertTrue((got[1].numpy() == indices.numpy()).all())
+            self.assertTrue((got[3].numpy() == number).all())
+            self.assertEqual(len(torched(torch.from_numpy(points))), 3)
+        cases = (
+            (lambda: utils.Point2VoxelCPU3d([1], [0, 1], 3, 9, 9), "3 sizes"),
+            (
+                lambda: utils.Point2VoxelCPU1d([1], [0, 1], 0, 9, 9),
+                "no 1 coordinates",
+            ),
+            (
+                lambda: utils.Point2VoxelCPU1d([1], [1, 0], 3, 9, 9),
+                "high is above low",
+            ),
+            (
+                lambda: utils.Point2VoxelCPU1d(
+                    [1], [0, 1], 3, 9, 9
+                ).point_to_voxel(points),
+                r"\[n, 3\]",
+            ),
+        )
+        for call, sentence in cases:
+            with self.assertRaisesRegex(ValueError, sentence):
+                call()
+
+    def test_four_axes(self):
+        features, four = torch.zeros(1, 2), torch.zeros(1, 5).int()
+        x = sp.SparseConvTensor(features, four, [4] * 4, 1)
+        with self.assertRaisesRegex(spctune.Error, "four are not supported"):
+            sp.SubMConv4d(2, 2, 3)
+        with self.assertRaisesRegex(spctune.Error, "axes|fewer"):
+            sp.SubMConv3d(2, 2, 3)(x)
+
 
 if __name__ == "__main__":
     unittest.main()

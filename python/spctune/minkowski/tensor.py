@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from .._lib import InvalidError
+from .._lib import InvalidError, UnsupportedError
 from ..ops import AnyMap
 from ..sparse import per_axis, to_dense
 
@@ -420,7 +420,9 @@ _AVERAGE = SparseTensorQuantizationMode.UNWEIGHTED_AVERAGE
 
 
 class TensorField:
-    """Features of points with continuous coordinates [rows, 1 + D]."""
+    """Features of points with continuous coordinates [rows, 1 + D], the batch
+    element first. UnsupportedError: a tensor_stride other than 1: sparse() has
+    one."""
 
     def __init__(
         self,
@@ -432,6 +434,18 @@ class TensorField:
         _of: Optional["TensorField"] = None,
         **_: Any,
     ) -> None:
+        if any(
+            s != 1 for s in per_axis(tensor_stride, coordinates.shape[1] - 1)
+        ):
+            raise UnsupportedError(
+                f"a tensor field with the stride {tensor_stride}: points have "
+                "the stride 1; sparse(tensor_stride) makes other voxels"
+            )
+        if features.shape[0] != coordinates.shape[0]:
+            raise InvalidError(
+                f"there are {features.shape[0]} rows of features and "
+                f"{coordinates.shape[0]} of coordinates"
+            )
         if device is not None:
             features, coordinates = (
                 features.to(device),
@@ -454,29 +468,91 @@ class TensorField:
     def sparse(
         self,
         tensor_stride: Union[int, Sequence[int]] = 1,
-        coordinate_map_key: Any = None,
+        coordinate_map_key: Optional[CoordinateMapKey] = None,
         quantization_mode: Any = None,
+        coordinate_manager: Optional[CoordinateManager] = None,
     ) -> SparseTensor:
-        """The sparse tensor of the voxels that the points lie in."""
+        """The sparse tensor of the voxels of this stride that the points lie
+        in; or of a key's voxels, with its stride: points in none of them are
+        left out, and voxels without a point are 0."""
+        mode = quantization_mode or self.quantization_mode
+        if coordinate_map_key is not None:
+            features = self._onto(coordinate_map_key, mode)
+            return SparseTensor(
+                features,
+                coordinate_map_key=coordinate_map_key,
+                coordinate_manager=coordinate_manager,
+            )
         made = SparseTensor(
             self.F,
             self.C.floor().int(),
             tensor_stride,
-            quantization_mode=quantization_mode or self.quantization_mode,
+            coordinate_manager=coordinate_manager,
+            quantization_mode=mode,
         )
         assert made.inverse_mapping is not None
         self._known.append((made.coordinate_map_key, made.inverse_mapping))
         return made
 
+    def _onto(self, key: CoordinateMapKey, mode: Any) -> Tensor:
+        """Features of the voxels of a key."""
+        modes = SparseTensorQuantizationMode
+        if mode is modes.NO_QUANTIZATION:
+            raise InvalidError(
+                "NO_QUANTIZATION gives a row for each point, and the key's "
+                "voxels may have several"
+            )
+        at = self._voxels(key)
+        rows = (at >= 0).nonzero().flatten()
+        at = at[rows]
+        out = self.F.new_zeros(key.indices.shape[0], self.F.shape[1])
+        if mode is modes.RANDOM_SUBSAMPLE:  # the first point of each voxel
+            index, _ = distinct(at[:, None])
+            return out.index_copy(0, at[index], self.F[rows[index]])
+        out = out.index_add(0, at, self.F[rows])
+        if mode is modes.UNWEIGHTED_AVERAGE:
+            counts = at.bincount(minlength=len(out)).clamp(min=1)
+            out = out / counts[:, None].to(out.dtype)
+        return out
+
+    def _voxels(self, key: CoordinateMapKey) -> Tensor:
+        """The row of the voxel that each point lies in; -1: in none."""
+        if key.indices.shape[1] != self.C.shape[1]:
+            raise InvalidError(
+                f"points with {self.D} axes and voxels with "
+                f"{key.indices.shape[1] - 1}"
+            )
+        by = torch.tensor((1, *key.stride), dtype=torch.int32)
+        rows = torch.div(
+            self.C.floor().int(), by.to(self.C.device), rounding_mode="floor"
+        )
+        count = key.indices.shape[0]
+        _, number = torch.unique(
+            torch.cat([key.indices, rows]), dim=0, return_inverse=True
+        )
+        row_of = number.new_full((number.shape[0],), -1)
+        row_of[number[:count]] = torch.arange(count, device=number.device)
+        found: Tensor = row_of[number[count:]]
+        return found
+
     def inverse_mapping(self, key: CoordinateMapKey) -> Tensor:
-        """The row of the voxel that each point lies in. InvalidError: sparse()
-        did not make these voxels."""
+        """The row of the voxel that each point lies in, at the stride of the
+        key. InvalidError: a point lies in no voxel."""
         for known, inverse in self._known:
             if known is key:
                 return inverse
-        raise InvalidError(
-            "these voxels did not come of sparse() of this tensor field"
-        )
+        at = self._voxels(key)
+        missing = (at < 0).nonzero().flatten()
+        if missing.numel():
+            row = int(missing[0])
+            raise InvalidError(
+                f"{missing.numel()} of {len(self)} points lie in no voxel of "
+                f"the stride {list(key.stride)}, first point {row} at "
+                f"{self.C[row].tolist()}: slice() takes voxels that came of "
+                "sparse() of this tensor field"
+            )
+        self._known.append((key, at))
+        return at
 
     def __len__(self) -> int:
         return self.F.shape[0]

@@ -85,6 +85,7 @@ def _modules() -> Dict[str, types.ModuleType]:
         "spconv.constants": module("spconv.constants", **vars(constants)),
         "spconv.algo": algo,
         "spconv.utils": utils,
+        "spconv.pytorch.utils": utils,
     }
     # spconv 1 has its layers at the top.
     names = {n: getattr(me, n) for n in dir(me) if not n.startswith("_")}
