@@ -47,8 +47,8 @@ static bool is_copy(const Spc__Pb__Node *node)
 
 /*
  * The name of these coordinates where they were first made: a submanifold node
- * passes on those that it reads. Nodes read what comes before them, so each
- * step goes back in the file.
+ * passes on those that it reads. A node reads only results of earlier nodes, so
+ * each step goes back in the file.
  */
 static const char *first_name(const spc__onnx_builder *b, const char *name)
 {

@@ -326,7 +326,7 @@ static const struct op {
     size_t least, most; /* number of inputs */
     const char *attributes, *others;
     spc_status (*add)(spc__onnx_builder *b, const spc__onnx_node *node);
-    bool is_autoware; /* of the domain "autoware", or in files of it alone */
+    bool is_autoware; /* its nodes have the domain "autoware" */
 } ops[] = {
     {"SparseConvolution", 2, 3,
      ",ndim,input_spatial_shape,output_spatial_shape,in_channels,out_channels,"

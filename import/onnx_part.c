@@ -3,8 +3,8 @@
  * onnx_part.c - decides which nodes of a file become the network. The others
  * stay the caller's.
  *
- * Files of libspconv's exporter contain the sparse network, and some contain
- * dense layers behind it. Files of Autoware contain a whole detector: nodes
+ * A file of libspconv's exporter has the sparse network, and maybe dense layers
+ * after it. Files of Autoware contain a whole detector: nodes
  * that compute the features of voxels, the sparse network, and dense layers.
  * Nodes are in the order in which they run, so a node's inputs are known.
  */

@@ -148,6 +148,7 @@ SPC_DEVICE void part_moments$(n)(const spc_feature_args *args, float *to,
 %end
 % write_part("spc_part", wide_group)
 % if needs_single(problem, problem.channels, problem.channels) then
+%   -- A second copy of the same code would only take time to compile.
 %   if wide_group == 1 then
 SPC_KERNEL(spc_part_1, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
@@ -182,6 +183,8 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
             part.squares = parts[(j * GROUPS + group) * 2 + 1];
             all = join(all, part);
         }
+        /* In a fixed order of the lanes, so that equal inputs give equal
+         * bits. */
         for (int bits = 1; bits < 32; bits <<= 1) {
             moments other;
             other.n = spc_shfl_xor_f32(all.n, bits);

@@ -189,6 +189,8 @@
 SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, int offset,
                          const spc_u8 *weights)
 {
+    /* Lane by lane, as spc_pack lays them out: a warp reads 512 bytes in a
+     * row. */
     const spc_u8 *w = weights + offset * $(#steps * m_tiles * 512) +
                       spc_lane() * 16;
 % for i, step in ipairs(steps) do
@@ -233,6 +235,8 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, int offset,
 %     if step.pair then
                 b[1] = data[n * $(row_registers) + $(step.register + 1)];
 %     else
+                /* The k-step has only one register of channels; its other
+                 * weights are 0 too. */
                 b[1] = 0;
 %     end
                 spc_mma_$(problem.dtype)(d, a, b);
@@ -375,6 +379,8 @@ SPC_DEVICE void finish($(sum) *$(whole_in(problem) and "sums" or "acc"), const i
 % for h = 0, 1 do
     {
         int co = $(channel_of_column(columns_of_sums, span, 16 * m + 8 * h, "g"));
+        /* Channels past the last are computed with the others, but not
+         * stored. */
         float bias = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
         SPC_UNROLL
         for (int n = 0; n < $(columns); n++) {

@@ -42,6 +42,8 @@
 %end
 %function adds_out(problem, config)
 %  return config.join == "atomic" and config.near == 0 and is_plain(problem)
+%     -- Every row has one pair at the centre, with itself: there the bias is
+%     -- added.
 %     and element_bytes(problem) == 4 and problem.centre >= 0
 %end
 %function stays(problem, config) return config.weights == "stay" and has_pairs(problem, config) end
@@ -243,6 +245,7 @@ SPC_DEVICE void load_next(loader *l, int stage, int k, const spc_conv_args *args
         load_image(spc_shared() + stage * $(stage_size), args, k * $(k_blocks) + l->block);
 %   end
     }
+    /* Without copies as well: waits count groups, and each step must be one. */
     spc_copy_commit();
 }
 
@@ -295,6 +298,7 @@ SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *arg
 
     l.in = pairs->in;
     l.left = count * $(k_blocks);
+    /* So the first load_next() takes the rows that look_ahead() reads here. */
     l.block = $(k_blocks - 1);
     l.pair = pair;
     l.end = end;
@@ -338,7 +342,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_depend_wait();
     spc_depend_launch();
     number_tiles(tiles, &args->pairs);
-    /* Every block has the same number of tiles, of as few offsets as possible. */
+    /* Every block has the same number of tiles, of as few offsets as possible.
+     * In 64 bits, for the products below. */
     long long all = tiles[$(problem.offsets)];
     int tile = (int)(all * spc_block_x() / spc_grid_x());
     int end = (int)(all * (spc_block_x() + 1) / spc_grid_x());
@@ -451,6 +456,7 @@ SPC_DEVICE void load_next_of_tile(loader_of_tile *l, int stage, const spc_conv_a
         load_rows(stage, (const spc_u8 *)args->in, l->row, l->block * $(config.pieces * 64));
         load_image(spc_shared() + $(image_at), args, l->offset * $(k_blocks) + l->block);
     }
+    /* As above: each step is a group. */
     spc_copy_commit();
 }
 
@@ -470,7 +476,10 @@ SPC_KERNEL($(by_pairs and "spc_sum" or "spc_conv"), spc_conv_args, $(threads), 1
         return;
     }
     l.index = map->index + p;
+    /* Masks of tiles are in the order of tile_order: the rank finds one, not
+     * the tile. */
     l.rank = spc_block_x();
+    /* look_ahead_in_tile() goes on to the first word. */
     l.word = -1;
     l.rest = 0;
     l.left = 0;

@@ -117,6 +117,8 @@
 %  end,
 %  default = function(problem, target)
 %    local need = vectors_of(problem, target)
+%    -- Shapes that fill the registers: 27 to 29 of 32, or 15 to 16 of 16. Of
+%    -- these the one that pads cout least is taken.
 %    local shapes = target.vector_bytes >= 64
 %      and {{6, 4}, {8, 3}, {12, 2}} or {{6, 2}, {4, 3}}
 %    if need == 1 then shapes = {{12, 1}} end
@@ -334,6 +336,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     int tile = map->tile_order[x], tile_row = tile * TILE;
     int first_block = (int)y * CALL_BLOCKS;
     int last_block = first_block + CALL_BLOCKS;
+    /* Aligned, so that no vector crosses a cache line. */
     $(sum) sums[TILE * CALL_BLOCKS * WIDTH] __attribute__((aligned(64)));
     pairs p;
 
@@ -348,6 +351,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
             continue;
         find_pairs(&p, map->index + (long)k * map->rows_padded + tile_row);
         fetch_index(map, k + 1, tile_row);
+        /* Blocks inside: the list of pairs serves them all. */
         for (int block = first_block; block < last_block; block++)
             add_pairs(sums + (block - first_block) * WIDTH,
                       (const float *)args->weights +

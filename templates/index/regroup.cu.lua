@@ -179,6 +179,7 @@ SPC_DEVICE int count_before(const spc_regroup_args *args)
         own += args->counts[i];
     sort_block_sum(own, sums);
     own = sums[SORT_WARPS];
+    /* All must have read the sum before list_rows() uses this memory again. */
     spc_sync_block();
     return own;
 }
@@ -239,6 +240,7 @@ SPC_DEVICE int merge_row(const spc_regroup_args *args, int row)
         args->of[slot] = row;
     }
     args->begin[row] = begin;
+    /* From here on rows are in the order of their voxels. */
     args->order[row] = row;
     spc_store16(args->data + 4ll * row, spc_load16(args->list + 4ll * first));
     return end;
@@ -248,6 +250,8 @@ SPC_KERNEL(spc_regroup_rows, spc_regroup_args, $(problem.threads), 1)
 {
     int count = *args->count;
 
+    /* The end of the last row is stored by its thread, which an empty set
+     * lacks. */
     if (count == 0 && first_thread() == 0)
         args->begin[0] = 0;
     for (int row = first_thread(); row < count; row += all_threads()) {
@@ -281,6 +285,7 @@ SPC_KERNEL(spc_mask, spc_mask_args, $(problem.threads), 1)
         while (row >= args->first[s + 1])
             s++;
         long long begin = (long long)args->first[s] * args->children;
+        /* Rows past the count of their source have no features. */
         if (row - args->first[s] < *args->count[s])
             args->mask[i] = number_at(args->in[s], i - begin, args->half) > args->above;
     }
