@@ -22,14 +22,16 @@ from typing import (
     Optional,
     Set,
     Tuple,
+    TypeVar,
 )
 
 from . import _abi
-from ._lib import Error, check, exception, lib, new
+from ._lib import Error, OutOfMemoryError, check, exception, lib, new
 
 __all__ = ["Context", "empty_cache", "options"]
 
 logger = logging.getLogger("spctune")
+T = TypeVar("T")
 _LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING}
 
 # ---- options -----------------------------------------------------------------
@@ -263,6 +265,17 @@ class Context:
         self.trees.discard(tree)
         if self.pid == own_pid and reuses() and self.ptr is not None:
             self.spares.append(tree)
+
+    def retry(self, make: Callable[[], T]) -> T:
+        """What make() gives. Where the memory is used up, spare scenes end, and
+        it is tried once more."""
+        try:
+            return make()
+        except OutOfMemoryError:
+            if not self.spares:
+                raise
+            self.spares.clear()
+            return make()
 
     def _sweep(self) -> None:
         while self._ended and self._busy.acquire(blocking=False):

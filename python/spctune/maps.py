@@ -387,11 +387,15 @@ class Relation:
         found = self.calls.get(key)
         if found is None:
             self.ctx.need_own()
-            conv = problem(*key)
-            table = self.table(conv.geometry, conv.op in _INVERSE, stream)
+            conv, retry = problem(*key), self.ctx.retry
+            table = retry(
+                lambda: self.table(conv.geometry, conv.op in _INVERSE, stream)
+            )
             if captures.folder is not None and self.scene is not None:
                 captures.folder.add(_words_of(conv), self.scene)
-            found = self.calls[key] = Call(table, table.plan(key, stream))
+            found = self.calls[key] = Call(
+                table, retry(lambda: table.plan(key, stream))
+            )
         elif self.ctx.pid != context.own_pid:
             self.ctx.need_own()
         return found

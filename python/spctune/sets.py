@@ -26,6 +26,7 @@ Extent = Tuple[List[int], List[int]]
 
 _HALO = 8  # voxels past the extent that kernels may look: the library's default
 _MOST_IDLE = 64  # scenes for which a spare tree is kept without being used
+_MOST_SCENES = 512  # of a tree, whose maps get layouts for ever more kernels
 _MOST_ROWS = 1 << 25  # with more, maps with spare room may be too large
 _MOST_BITS = 48  # of keys with room for other extents
 
@@ -133,7 +134,7 @@ class _Tree:
 
     def __init__(self, root: _Set, home: Optional[int], has_room: bool) -> None:
         self.root, self.home, self.has_room = root, home, has_room
-        self.idle = 0
+        self.idle = self.scenes = 0
 
     def refill(self, address: int, rows: int) -> bool:
         """Fills it from rows. False: these do not fit, and it is of no use."""
@@ -195,23 +196,23 @@ class Coords:
         multiple of 16. `extent` tells the lowest and highest of each; it is
         called only if there is at least one row. Waits for the stream.
         InvalidError: two equal rows, or an extent that no key holds."""
-        while True:
-            try:
-                with ctx.calling():
-                    tree = _refilled(ctx, address, rows, stream)
-                    if tree is None:
-                        tree = _made(ctx, address, rows, stream, extent)
-                return cls(Scene(ctx, tree), tree.root)
-            except OutOfMemoryError:
-                if not ctx.spares:
-                    raise
-                ctx.spares.clear()
+        try:
+            with ctx.calling():
+                tree = _refilled(ctx, address, rows, stream)
+                if tree is None:
+                    tree = _made(ctx, address, rows, stream, extent)
+        except OutOfMemoryError:
+            ctx.spares.clear()
+            with ctx.calling():
+                tree = _exact(ctx, address, rows, stream)
+        return cls(Scene(ctx, tree), tree.root)
 
     def outputs(self, geometry: Any) -> "Coords":
         """The set of outputs of a spc_geometry. Waits for the device where it
         is new."""
-        has_room = self.scene.tree.has_room
-        return Coords(self.scene, self.held.outputs(geometry, has_room))
+        has_room, held = self.scene.tree.has_room, self.held
+        made = self.ctx.retry(lambda: held.outputs(geometry, has_room))
+        return Coords(self.scene, made)
 
     def data(self) -> Optional[int]:
         """The device address of a set of outputs: int32 [rows][4]."""
@@ -241,16 +242,17 @@ def _refilled(
         tree.idle += 1
         # Trees without room have served once there are others.
         is_useful = tree.has_room or ctx.extents.get(tree.home) is None
-        if tree is not chosen and is_useful and tree.idle <= _MOST_IDLE:
+        is_useful &= tree.idle <= _MOST_IDLE and tree.scenes < _MOST_SCENES
+        if tree is not chosen and is_useful:
             ctx.spares.append(tree)
     if chosen is None or not chosen.refill(address, rows):
         return None
-    chosen.idle = 0
+    chosen.idle, chosen.scenes = 0, chosen.scenes + 1
     return chosen
 
 
 def _fits(tree: _Tree, rows: int) -> bool:
-    return 0 < rows <= tree.root.reserved
+    return 0 < rows <= tree.root.reserved and tree.scenes < _MOST_SCENES
 
 
 def _made(
@@ -268,11 +270,20 @@ def _made(
         tree = None if root is None else _Tree(root, stream, True)
         if tree is not None and tree.refill(address, rows):
             return tree
+    return _exact(ctx, address, rows, stream)
+
+
+def _exact(
+    ctx: Context, address: int, rows: int, stream: Optional[int]
+) -> _Tree:
+    """A new tree that fits these rows. Its derived sets have room, unless it is
+    the first."""
     out = ctypes.c_void_p()
     ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows, stream))
+    has_room = stream in ctx.extents
     if rows:
         ctx.extents.setdefault(stream, None)
-    return _Tree(_Set(ctx, address_of(out)), stream, not is_first)
+    return _Tree(_Set(ctx, address_of(out)), stream, has_room)
 
 
 def _reserve(

@@ -65,6 +65,7 @@ class Cuda(unittest.TestCase):
         )
         self.assertGreater(torch.cuda.memory_allocated(), before)
         del y
+        spctune.empty_cache()
         self.assertEqual(torch.cuda.memory_allocated(), before)
 
     def test_a_side_stream(self):

@@ -13,13 +13,15 @@ import dense
 
 import spctune
 import spctune.spconv as spconv
-from spctune import _abi, context, maps, nn, ops, pooling
+from spctune import _abi, context, maps, nn, ops, pooling, sets
 
 libc = ctypes.CDLL(None)
 libc.aligned_alloc.restype = ctypes.c_void_p
 libc.aligned_alloc.argtypes = [ctypes.c_size_t] * 2
 libc.free.argtypes = [ctypes.c_void_p]
 counted = []  # the bytes of each allocation of the library
+held = {}  # the bytes that it holds, by address
+limit = [float("inf")]  # how many it may hold
 hooks = []
 
 
@@ -27,10 +29,15 @@ def counting_hook(device):
     hook = _abi.spc_memory_hook(ordered=True)
 
     def alloc(size, stream, _):
+        if sum(held.values()) + size > limit[0]:
+            return 0
         counted.append(size)
-        return libc.aligned_alloc(256, (size + 255) // 256 * 256)
+        memory = libc.aligned_alloc(256, (size + 255) // 256 * 256)
+        held[memory] = size
+        return memory
 
     def free(memory, size, stream, _):
+        del held[memory]
         libc.free(memory)
 
     hook.alloc, hook.free = type(hook.alloc)(alloc), type(hook.free)(free)
@@ -207,6 +214,36 @@ class Reuse(unittest.TestCase):
         spctune.options(reuse=False)
         ops.kernel_map(scenes([100])[0], "subm,k=3")
         self.assertEqual(len(cpu.spares), 0)
+
+    def test_spares_end_where_memory_does(self):
+        model, coords = Model(), scenes([900, 950, 2000, 5000])
+        self.addCleanup(limit.__setitem__, 0, float("inf"))
+        for c in coords[:3]:  # trees have room from now on
+            step(model, c)
+
+        def memory_of(*of):
+            spctune.empty_cache()
+            for c in of:
+                step(model, c)
+            return sum(held.values())
+
+        large = memory_of(coords[2])
+        small = memory_of(*coords[:2])
+        limit[0] = small + large // 2
+        step(model, coords[2])  # does not fit beside the spare scene
+        self.assertEqual(len(context.Context.get("cpu").spares), 1)
+        limit[0] = sum(held.values()) // 8
+        with self.assertRaisesRegex(spctune.OutOfMemoryError, "memory"):
+            step(model, coords[3])
+        limit[0] = float("inf")
+        self.both(model, coords)
+
+    def test_a_tree_ends_after_many_scenes(self):
+        kept = sets._MOST_SCENES
+        sets._MOST_SCENES = 3
+        self.addCleanup(setattr, sets, "_MOST_SCENES", kept)
+        counts = self.both(Model(), scenes([300] * 9))
+        self.assertGreater(sum(n > 0 for n in counts), 2)
 
     def test_no_voxels(self):
         model = nn.Conv3d(8, 8)

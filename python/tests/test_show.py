@@ -206,6 +206,7 @@ class Capture(unittest.TestCase):
         self.assertEqual(
             sum("pass=wgrad" in layer for layer in found), 2, list(found)
         )
+        self.assertEqual([len(scenes) for scenes in found.values()], [1] * 5)
         (scene,) = {s for scenes in found.values() for s in scenes}
         self.assertTrue(numpy.array_equal(numpy.load(scene), coords.numpy()))
         told = []
