@@ -170,6 +170,7 @@ static spc_status run_rows(struct sheet *sheet, const spc_feature *features,
     for (int s = 0; s < scenes->count; s++)
         for (int i = 0; i < count && first != SPC_EINTERRUPTED; i++) {
             spc_status status = run_row(sheet, &features[i], scenes->at[s]);
+            /* An interrupt wins over an earlier failure, as it ends the run. */
             if (first == SPC_OK || status == SPC_EINTERRUPTED)
                 first = status;
         }
@@ -257,6 +258,7 @@ static spc_status add_passes(spc_feature *out, int *count,
         if (!all && strcmp(word, passes[p]) != 0)
             continue;
         spc_status status = add_pass(out, count, feature, (spc_pass)p, &error);
+        /* Most operators have no gradient of weights: "all" leaves it out. */
         if (status != SPC_OK && (!all || p != SPC_WGRAD))
             return cli_fail(status, "%s", error.text);
     }
@@ -270,6 +272,8 @@ static spc_status read_features(spc_feature **out, int *count,
     spc_status status = SPC_OK;
 
     *count = 0;
+    /* An operator has three passes at most, and with an activation one more
+     * row. */
     *out = calloc((size_t)texts->count * MOST_ROWS, sizeof(**out));
     if (*out == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");

@@ -296,6 +296,8 @@ static const peer_figure *find_peer(struct sheet *sheet, const struct row *row)
 /* Adds up the times of a step's passes. */
 static void add_step(spc_bench_result *step, const spc_bench_result *pass)
 {
+    /* The sum of medians: passes run one after the other, so their times add
+     * up. */
     step->warm_us += pass->warm_us;
     step->warm_spread_us += pass->warm_spread_us;
     step->warm_floor_us += pass->warm_floor_us;
@@ -372,6 +374,7 @@ static spc_status measure_passes(struct sheet *sheet, const passes *list,
     spc_bench_result step = {.warm_floor_by = "", .cold_floor_by = ""};
     spc_status first = SPC_OK;
 
+    /* A failing pass does not stop the others: their times are still of use. */
     for (int p = 0; p < list->count && !*cli_cancel_flag(); p++) {
         struct row row = {&list->at[p].layer, list->at[p].text, scene, false};
         spc_status status = measure(sheet, &row, &step);
@@ -379,6 +382,7 @@ static spc_status measure_passes(struct sheet *sheet, const passes *list,
             first = status;
     }
     struct row row = {&list->at[0].layer, list->at[0].text, scene, false};
+    /* A step without one of its passes would look too fast. */
     if (first == SPC_OK && list->count > 1)
         show_step(sheet, &row, &step);
     return first;

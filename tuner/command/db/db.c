@@ -293,6 +293,7 @@ void cli_database_file(spc__buf *out, const cli *self)
 
     if (named != NULL)
         spc__buf_puts(out, named);
+    /* The XDG specification: a path that is not absolute is to be ignored. */
     else if (cache != NULL && cache[0] == '/')
         spc__buf_printf(out, "%s/spctune/spctune.db", cache);
     else if (home != NULL && home[0] != '\0')
@@ -321,6 +322,8 @@ spc_status cli_database_there(const cli *self, const char *file)
     if (file[0] != '\0' && stat(file, &facts) != 0)
         return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
                         "there is no database '%s': %s", file, strerror(errno));
+    /* SQLite would take an empty file for a new database, and find nothing in
+     * it. */
     if (file[0] != '\0' && S_ISREG(facts.st_mode) && facts.st_size == 0)
         return cli_fail(SPC_ENOTFOUND,
                         "there is no database '%s': the file is empty", file);
@@ -418,6 +421,8 @@ static spc_status fail_words(const db_verb *verb, const char *word)
  */
 static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
 {
+    /* Put back at the end: the verb and later messages need the user's own
+     * words. */
     cli_globals before = self->globals;
     cli_list all = {NULL, 0};
     spc_status status = file[0] != '\0' ? cli_append(&all, file) : SPC_OK;

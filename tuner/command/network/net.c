@@ -69,6 +69,7 @@ static spc_status open_any(spc_ctx **out, cli *self)
 
     if (device == NULL)
         self->globals.device = "cpu";
+    /* Without it a database that cannot be opened would only be a warning. */
     self->needs_database = true;
     status = cli_open(out, self);
     self->globals.device = device;
@@ -374,6 +375,8 @@ static spc_status show_row(const spc_net_row *row, void *payload)
 {
     showing *s = payload;
 
+    /* The first is of the uppermost file, which is the one that a program
+     * gets. */
     if (s->found || strcmp(row->name, s->name) != 0)
         return SPC_OK;
     s->found = true;

@@ -186,6 +186,8 @@ static spc_status write_page(spc__buf *page, const report_data *data,
     const char *title = args->title != NULL ? args->title : "What was tuned";
     spc__buf sections = SPC__BUF_INIT;
 
+    /* Sections first: the links at the top are to those that have any
+     * content. */
     report_summary(&sections, data);
     report_layers(&sections, data);
     report_candidates(&sections, data);

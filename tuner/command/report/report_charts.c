@@ -67,6 +67,7 @@ static void add_lane(spc__buf *page, const report_data *data,
 
 static void add_ratio_ticks(spc__buf *page, const report_axis *axis, int height)
 {
+    /* A little more than the end, as the last tick is rounded. */
     for (double tick = 1; tick <= axis->high * 1.001;
          tick = report_axis_next(tick)) {
         double x = report_axis_at(axis, tick);
@@ -112,6 +113,7 @@ static int by_timed(const void *a, const void *b)
 
     if (x->timed != y->timed)
         return y->timed - x->timed;
+    /* By place in the data, so that the page is the same in every run. */
     return x < y ? -1 : x > y;
 }
 
@@ -214,6 +216,7 @@ static bool is_free(const plate *all, const box *wanted)
 
 static void take(plate *all, const box *taken)
 {
+    /* Names beyond these may overlap, which only looks worse. */
     if (all->count < MOST_BOXES)
         all->taken[all->count++] = *taken;
 }
@@ -278,6 +281,7 @@ static void add_choices(spc__buf *page, const report_data *data, int from,
         density[0] = fmin(density[0], p->density);
         density[1] = fmax(density[1], p->density);
     }
+    /* The axes are logarithmic. */
     if (!(rows[0] > 0 && density[0] > 0))
         return;
     report_axis x = report_axis_over(rows[0], rows[1], LEFT + 24, WIDTH - 48);

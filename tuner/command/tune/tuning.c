@@ -115,6 +115,8 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
         progress_clear(&found->progress);
         return tuned;
     }
+    /* In a process of its own, a candidate that crashes or hangs ends only
+     * that. */
     if (!args->in_process)
         options.worker = cli_worker_arguments(job->self);
     spc_status status = spc_tune(report, job->ctx, layer,

@@ -111,6 +111,7 @@ static spc_status complete(work_item *item, const worklist_source *from,
         return fail_at(at, SPC_EINVAL,
                        "a scene is needed: --scene SPEC, such as "
                        "scan.bin@0.05 or gen:lidar@0.1");
+    /* Noted before the loop, which adds scenes. */
     bool has_own = item->scenes.count > 0;
     for (int i = 0; !has_own && i < from->scenes->count && status == SPC_OK;
          i++)
@@ -182,6 +183,8 @@ static spc_status read_line(worklist *list, const worklist_source *from,
     if ((status = append(&item, list)) != SPC_OK ||
         (status = read_subject(item, words[0], at)) != SPC_OK)
         return status;
+    /* Past the last word there is NULL, so an option without a value is
+     * seen. */
     for (int i = 1; i < count && status == SPC_OK; i += 2)
         status = read_option(item, from, at, words[i], words[i + 1]);
     return status == SPC_OK ? complete(item, from, at) : status;
