@@ -31,6 +31,8 @@ static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
 
     if (status != SPC_OK)
         return status;
+    /* Of the unpacked code: so an error of the compression would show as
+     * well. */
     spc__column_text(stored, sizeof(stored), stmt, 1);
     digest_of(actual, *code, *bytes);
     if (strcmp(stored, actual) == 0)
@@ -152,6 +154,7 @@ spc_status spc__cache_get_artefact(spc__cache *cache,
                      trouble == SPC_ENOTFOUND ? error : NULL);
         if (status == SPC_OK)
             return SPC_OK;
+        /* The first trouble is reported: it is that of the uppermost file. */
         if (trouble == SPC_ENOTFOUND)
             trouble = status;
     }
@@ -236,6 +239,8 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
     spc__bind_text(stmt, 6, digest);
     /* NULL would be stored as NULL and not as an empty value. */
     sqlite3_bind_blob64(stmt, 7, bytes > 0 ? code : "", bytes, SQLITE_STATIC);
+    /* Code and seal in one transaction: code without a seal counts as
+     * damaged. */
     status = spc__layer_run(layer, stmt, error);
     if (status == SPC_OK)
         status = seal(layer, key, identity, error);

@@ -305,6 +305,7 @@ static spc_status define_template(spc__table_reader *r, scan *in)
     r->templates = all;
     memset(&all[r->template_count], 0, sizeof(*all));
     spc_status status = read_template(&all[r->template_count], r, in);
+    /* A refused line leaves no template: the next one takes its place. */
     r->template_count += status == SPC_OK;
     return status;
 }
@@ -343,6 +344,7 @@ static spc_status define_note(spc__table_reader *r, scan *in)
         read_token(&r->cell, &quoted, &in->at, in->end, in->error);
     if (status != SPC_OK)
         return status;
+    /* A note that names a note could name itself. */
     if (in->at != in->end || (!quoted && *start == '$'))
         return spc__fail(in->error, SPC_EFORMAT,
                          "the note '%s' is not one text", key);
@@ -432,6 +434,7 @@ spc_status spc__table_set(spc__table_reader *r, const char *line, size_t length,
             status = expand_axes(&r->above[i], error);
     }
     if (status != SPC_OK)
+        /* Rows below must not be read with half of a refused line's values. */
         forget(r);
     return status;
 }
@@ -578,6 +581,7 @@ spc_status spc__table_read(spc__record *out, spc__table_reader *r,
 
     if (!is_choice && !starts_with(&first, "trial"))
         return spc__fail(error, SPC_EFORMAT, "the line is no trial or choice");
+    /* A zero byte would end a value early, unseen. */
     if (memchr(line, '\0', length) != NULL ||
         memchr(details, '\0', details_length) != NULL)
         return spc__fail(error, SPC_EFORMAT, "the row has a byte of value 0");

@@ -44,6 +44,8 @@ bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
         while (middle > low && text[middle - 1] != '\n')
             middle--;
         size_t length = strcspn(text + middle, "\n");
+        /* Only damage makes a line so short. It counts as greater than any
+         * digest. */
         int order = length < DIGEST ? 1 : memcmp(text + middle, digest, DIGEST);
         if (order == 0)
             return true;

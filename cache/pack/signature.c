@@ -58,6 +58,8 @@ static bool verify_bytes(const signed_by *by, const public_key *key,
 
     if (!hashed && memcmp(by->algorithm, "Ed", ALGORITHM) != 0)
         return false;
+    /* minisign's newer form signs the BLAKE2b digest of a file, so that large
+     * files need not be in memory. */
     if (hashed)
         crypto_generichash(digest, sizeof(digest), bytes, count, NULL, 0);
     return crypto_sign_verify_detached(by->signature, hashed ? digest : bytes,
@@ -101,6 +103,7 @@ spc_status spc__signature_check(const char *key, const char *signature,
         strncmp(comment, trusted, strlen(trusted)) != 0)
         return spc__fail(error, SPC_EFORMAT,
                          "the signature is not one of minisign");
+    /* The number only gives a better message: it is no proof of anything. */
     if (memcmp(by.number, with.number, NUMBER) != 0)
         return spc__fail(error, SPC_EWRONG, "it was signed with another key");
     if (!verify_bytes(&by, &with, bytes, count) ||

@@ -71,6 +71,7 @@ spc_status spc__expect(double *reference, float *tolerance,
                        const volatile int *cancel, spc_error *error)
 {
     size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);
+    /* One byte more, as malloc(0) may return NULL. */
     double *magnitude = malloc(bytes + 1);
 
     if (magnitude == NULL)
@@ -142,6 +143,7 @@ void spc__finish_full(float *out, float *slack, const spc_conv *conv,
     bool whole = spc__conv_in_is_whole(conv);
 
     for (int64_t i = 0; i < rows * conv->cout; i++) {
+        /* Kernels convert a whole sum to fp32, which rounds it. */
         double sum = whole ? (double)(float)sums[i] : sums[i];
         spc__bounded of = {sum, spc__full_error(conv, sum)};
         bool exact = of.error == 0 && !whole && spc__epilogue_is_exact(conv);

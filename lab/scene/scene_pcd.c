@@ -220,6 +220,8 @@ static spc_status place_fields(pcd *p, spc__span names, spc_error *error)
         while (field->column >= 0 && field->kept < field->count &&
                p->columns < SPC__COLUMNS_MOST)
             field->kept++, p->columns++;
+        /* At most 128 fields of 2^20 numbers of 8 bytes: 2^30, and times 2^31
+         * rows this fits 64 bits. */
         p->row_bytes += field->size * field->count;
         p->row_numbers += field->count;
     }
@@ -349,6 +351,7 @@ static spc_status take_compressed(spc__rows *to, const pcd *p, spc_error *error)
         return fail_size(p, 0, error);
     packed = (size_t)spc__cell_read(SPC__CELL_U32, at, false);
     whole = (size_t)spc__cell_read(SPC__CELL_U32, at + 4, false);
+    /* The last test bounds the memory that a small, forged file can demand. */
     if (packed > left - 8 || whole != (size_t)(p->rows * p->row_bytes) ||
         whole > spc__lzf_most(packed))
         return spc__fail(error, SPC_EFORMAT,
@@ -381,6 +384,8 @@ static void arrange(double *numbers, const pcd *p, const double *words)
         for (int c = 0; c < field->kept && field->column >= 0; c++) {
             double value = words[word + c];
             numbers[field->column + c] =
+                /* As in a binary file, so that both forms of a cloud give the
+                 * same voxels. */
                 field->cell == SPC__CELL_F32 ? (float)value : value;
         }
         word += field->count;
@@ -397,6 +402,7 @@ static spc_status take_lines(spc__rows *to, pcd *p, double *words,
     while (status == SPC_OK && spc__lines_next(&p->lines, &line)) {
         double numbers[SPC__COLUMNS_MOST] = {0};
         spc__place place = {p->file->path, row, line.at - p->file->data};
+        /* Writers may end a file with empty lines. */
         if (spc__lines_count(line) == 0)
             continue;
         if (row == p->rows)

@@ -157,6 +157,7 @@ spc_status spc_voxels_verify(double *worst, spc_voxels *v, const float *points,
     status = spc__voxel_oracle_init(&oracle, &v->how, points, rows, error);
     if (status != SPC_OK)
         return status;
+    /* Counts first: the arrays are as long as they say. */
     if ((status = check_counts(&oracle, &info, rows, error)) == SPC_OK)
         status = compare(worst, &oracle, v, error);
     spc__voxel_oracle_release(&oracle);
