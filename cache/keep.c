@@ -155,6 +155,7 @@ spc_status spc__prune_run(spc__layer *layer, const char *const *steps,
 static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
                                int64_t *removed, spc_error *error)
 {
+    /* Orphans come last, as each of the other steps may leave some. */
     const struct {
         bool wanted;
         const char *const *steps;
@@ -328,6 +329,7 @@ static spc_status pin_locked(spc__layer *layer, int64_t problem,
     }
     if (status == SPC_OK)
         status = run_for(layer, SPC__SQL_SEAL_CHOICE, problem, error);
+    /* A choice that was damaged is replaced, so it leaves the quarantine. */
     return status == SPC_OK
                ? run_for(layer, SPC__SQL_FREE_CHOICE, problem, error)
                : status;

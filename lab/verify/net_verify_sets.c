@@ -101,6 +101,8 @@ static spc_status fetch_mask(const float **out, spc__net_verifier *v,
                              const spc__net_set *set)
 {
     *out = NULL;
+    /* The device's own numbers: whether they are right is checked with the
+     * layer that makes them. */
     return set->masked ? spc__net_fetch(out, v, set->mask) : SPC_OK;
 }
 
@@ -368,6 +370,7 @@ static spc_status verify_part(spc__net_verifier *v, const spc__net_node *node,
     const float *own;
     spc_status status = spc__net_fetch(&own, v, part);
 
+    /* Compared as bytes: a copy keeps NaN as well. */
     for (int64_t row = 0; row < rows && status == SPC_OK; row++)
         if (memcmp(whole + row * all + channel, own + row * (int64_t)columns,
                    columns * sizeof(*own)) != 0)
