@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autoware_harness.h - writes ONNX files as Autoware's exporters do: features
- * and coordinates made by nodes before the network, a node of pairs and one of
- * sums for each layer, dense layers behind it.
+ * autoware_harness.h - writes ONNX files as Autoware's exporters do. The first
+ * nodes make features and coordinates. Then each layer has a node that finds
+ * pairs, and one that sums. Dense layers may follow.
  */
 #ifndef SPC_TESTS_AUTOWARE_HARNESS_H
 #define SPC_TESTS_AUTOWARE_HARNESS_H
@@ -388,7 +388,7 @@ static inline void autoware_finish(spc__buf *out, autoware_writer *w)
     pb_message(out, 7, &w->body);
 }
 
-/* Writes `net`, with what is before it and, if asked for, behind it. */
+/* Writes `net` with the nodes before it, and those after it if asked for. */
 static inline void autoware_write(spc__buf *out, autoware_writer *w,
                                   const int shape[3])
 {

@@ -79,8 +79,8 @@ static inline bool suite_has_case(Suite *suite)
 }
 
 /*
- * A context without a named database has none, and uses no shipped records: a
- * test must not depend on the user's own file or on one next to the build.
+ * A context without a named database has none, and uses no shipped records. So
+ * no test depends on the user's own file, or on a file next to the build.
  * Suites pass the database that they need (suite_database), or set these
  * variables.
  */
