@@ -534,6 +534,7 @@ START_TEST(layers_that_dilate_have_room_by_default)
     assert_net(spc_net_add_conv(&y, r.net, &layer, &error));
     assert_net(spc_net_add_output(r.net, y, "y", &error));
     assert_net(spc_net_init_params(r.net, 1, &error));
+    spc_net_describe(&r.info, r.net);
     open_context(&r, suite_device != NULL ? suite_device : "cpu");
     ck_assert_double_eq(o.growth, 2);
     plan_net(&r, &o);
