@@ -208,7 +208,8 @@ class Part:
 
         left = self.begin + self.args.prepare - time.monotonic()
         signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01) + 0.01)
+        # Again each second, as a callback of C would lose an exception.
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01) + 0.01, 1)
         try:
             yield
         finally:
