@@ -319,6 +319,11 @@ spc_status spc__cache_each(spc__cache *cache,
                                               void *payload),
                            void *payload, spc_error *error);
 
+/* Writes the artefact and the resources of a listed choice, and nothing else of
+ * it. A choice of a read-only layer stays as it is. */
+spc_status spc__cache_name_code(spc__cache *cache, const spc__cache_row *row,
+                                spc_error *error);
+
 /* A network and its name. The cache does not know layers: `graph` is a text,
  * and the weights are bytes in parts, which are read and written one by one. */
 typedef struct spc__network {

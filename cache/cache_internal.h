@@ -40,6 +40,7 @@ typedef enum spc__sql {
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
     SPC__SQL_ALL_FACTS,
+    SPC__SQL_NAME_CODE,
     SPC__SQL_SEAL_TRIAL,
     SPC__SQL_SEAL_CHOICE,
     SPC__SQL_SEAL_ARTEFACT,

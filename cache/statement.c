@@ -170,6 +170,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " ON s.kind = 'fact' AND s.record = f.id"
         " WHERE f.device = ?1 ORDER BY f.id",
 
+    [SPC__SQL_NAME_CODE] =
+        "UPDATE trial AS t SET artefact = ?5, resources = ?6" CANDIDATE_IS,
     [SPC__SQL_SEAL_TRIAL] =
         "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
         " FROM trial AS t JOIN problem AS p ON p.id = t.problem"

@@ -112,6 +112,51 @@ done:
     return spc__layer_end(layer, status, error);
 }
 
+/* Writes the name and the resources of the code into the row of the trial. */
+static spc_status update_code(spc__layer *layer, const spc__cache *cache,
+                              int64_t problem, const spc__trial *trial,
+                              spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_NAME_CODE, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    spc__bind_text(stmt, 2, trial->template_name);
+    spc__bind_text(stmt, 3, trial->template_hash);
+    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+    spc__bind_text(stmt, 5, trial->artefact);
+    spc__bind_text(stmt, 6, spc__buf_text(&cache->resources_text));
+    return spc__layer_run(layer, stmt, error);
+}
+
+spc_status spc__cache_name_code(spc__cache *cache, const spc__cache_row *row,
+                                spc_error *error)
+{
+    const spc__trial *trial = &row->choice;
+    spc__layer *layer;
+    spc_status status;
+
+    if ((status = spc__cache_writer(&layer, cache, error)) != SPC_OK)
+        return status;
+    if (strcmp(layer->path, row->file) != 0)
+        return SPC_OK; /* of a file that is only read */
+    if ((status = spc__cache_trial_text(cache, trial, error)) != SPC_OK ||
+        (status = spc__layer_begin(layer, error)) != SPC_OK)
+        return status;
+    /* Record and seal change together, as in spc__cache_put_trial(). */
+    status = update_code(layer, cache, row->problem_id, trial, error);
+    if (status == SPC_OK)
+        status = run_for_candidate(SPC__SQL_SEAL_TRIAL, layer, cache,
+                                   row->problem_id, trial, error);
+    if (status == SPC_OK)
+        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, row->problem_id,
+                                 error);
+    return spc__layer_end(layer, status, error);
+}
+
 /* Finds the chosen trial, which must exist and have status ok. */
 static spc_status find_winner(int64_t *id, spc__layer *layer,
                               const spc__cache *cache, int64_t problem,

@@ -13,6 +13,7 @@
  *   search.h      which candidates, how often; moves.h: the next ones
  *   choice.h      the winner
  *   turn.h        waiting for other processes that tune the same layer
+ *   refer.h       choices, and the code that was built for them
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
  */
@@ -22,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "tuner/refer.h"
 #include "tuner/search/moves.h"
 #include "tuner/search/near.h"
 #include "tuner/turn.h"
@@ -271,8 +273,13 @@ static spc_status go(run *r)
         return SPC_OK;
     }
     spc__report_mistakes(request, r->candidates.space);
-    if (request->options.stage == SPC_STAGE_BUILD)
-        return build_all(r);
+    if (request->options.stage == SPC_STAGE_BUILD) {
+        status = build_all(r);
+        /* Named candidates are those of choices. */
+        return status == SPC_OK && request->options.wants != NULL
+                   ? spc__refer(&r->record, &r->candidates, request)
+                   : status;
+    }
     /* The turn comes before the records are recalled: another process may be
      * about to store the very results. */
     if (request->options.stage == SPC_STAGE_TIME &&
