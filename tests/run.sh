@@ -6,7 +6,9 @@
 #
 # For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
-# so. dev runs all tests. asan and tsan run those of tests/areas.txt: some always,
+# so. PyTorch for the Python suites (762 MB) is installed beside the build into
+# $SPC_TORCH_VENV (default: ~/.cache/spctune-torch), once; SPC_TORCH_VENV=no leaves
+# them out. dev runs all tests. asan and tsan run those of tests/areas.txt: some always,
 # others if what they test has changed (tests/touched.sh); only what these need is
 # built. Large matrices are sampled, always in the same way: the same commit gives the
 # same verdict on any day. A suite that fails prints its seed, which SPC_SEED sets.
@@ -66,6 +68,42 @@ run_ctest() {
     "$@"
 }
 
+# PyTorch has no build for the processor alone on PyPI. The CUDA one runs without
+# the packages that repeat the CUDA Toolkit, where that is installed.
+torch_venv=${SPC_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/spctune-torch}
+torch_pid=
+
+has_torch() {
+    "$torch_venv/bin/python" -c 'import numpy, torch' >/dev/null 2>&1
+}
+
+# Downloads while the build goes on. Five minutes are enough for 2.5 MB/s.
+start_torch() {
+    [ "$torch_venv" != no ] && ! has_torch || return 0
+    (
+        python3 -m venv "$torch_venv" &&
+            timeout 300 "$torch_venv/bin/pip" install -q --no-deps \
+                --disable-pip-version-check torch==2.11.0 numpy filelock \
+                typing-extensions sympy mpmath networkx jinja2 MarkupSafe \
+                fsspec setuptools nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 \
+                nvidia-cufile
+    ) >build/torch.log 2>&1 &
+    torch_pid=$!
+}
+
+# Tells CMake which Python has PyTorch, once the download has ended.
+use_torch() {
+    [ "$torch_venv" != no ] || return 0
+    [ -z "$torch_pid" ] || wait "$torch_pid" || true
+    torch_pid=
+    if has_torch; then
+        cmake --preset "$1" -DSPC_TEST_PYTHON="$torch_venv/bin/python" \
+            >>"build/$1.log" 2>&1
+    else
+        echo "no PyTorch: its suites skip ($(tail -n 1 build/torch.log 2>&1))"
+    fi
+}
+
 # The tests, once for each seed.
 run_seeds() {
     if [ -z "$all" ]; then
@@ -121,6 +159,7 @@ run_preset() {
         tail -n 30 "build/$preset.log"
         return 1
     }
+    [ "$preset" != dev ] || use_torch dev || return 1
     echo "== $preset: testing"
     run_seeds "$preset" "$@"
 }
@@ -144,6 +183,9 @@ SPC_TEST_CODE=$PWD/build/code
 rm -rf "$SPC_TEST_CODE"
 mkdir -p "$SPC_TEST_CODE"
 export SPC_TEST_CODE
+case " $presets " in
+*" dev "*) start_torch ;;
+esac
 summary=
 failed=0
 for preset in $presets; do
