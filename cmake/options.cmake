@@ -9,6 +9,8 @@ option(SPC_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SPC_INSTALL "Install, package, and pack what was tuned"
        ${PROJECT_IS_TOP_LEVEL})
 option(SPC_PYTHON "Install for the Python wheel (component python)" OFF)
+option(SPC_ONNXRUNTIME "Build the operator for ONNX Runtime (its header)" OFF)
+option(SPC_TENSORRT "Build the plugin for TensorRT (its headers, CUDA's)" OFF)
 set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 set(CMAKE_C_STANDARD 11)

@@ -8,3 +8,17 @@ if(SPC_HAS_CXX AND TARGET spc_other AND NOT SPC_SANITIZE)
     ${PROJECT_SOURCE_DIR} $<TARGET_FILE:spctune> ${CMAKE_CXX_COMPILER}
     $<TARGET_FILE:spc_other> -Wl,-rpath,$<TARGET_FILE_DIR:spc_other> -lm)
 endif()
+
+# The same network by libspc's own functions, to be compared with.
+if(TARGET spc_onnxruntime)
+  add_executable(operator_reference integrations/reference.c)
+  target_link_libraries(operator_reference PRIVATE spc m)
+  # A Python with numpy, onnx and onnxruntime.
+  set(SPC_ONNXRUNTIME_PYTHON python3 CACHE STRING "Runs the operator's test")
+  add_test(NAME onnxruntime COMMAND ${SPC_ONNXRUNTIME_PYTHON} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/integrations/onnxruntime.py
+    $<TARGET_FILE:spc_onnxruntime> $<TARGET_FILE:spctune>
+    $<TARGET_FILE:operator_reference>)
+  set_tests_properties(onnxruntime PROPERTIES SKIP_RETURN_CODE 77)
+  list(APPEND shared_programs operator_reference spc_onnxruntime)
+endif()

@@ -55,8 +55,8 @@ typedef struct spc_pointcloud2_counts {
  * 'columns' has 1 to SPC_POINTCLOUD2_COLUMNS elements. Of a field with several
  * elements the first is read. Integers above 2^24 are rounded to float.
  * Allocates nothing. SPC_EINVAL: an argument is NULL, a field is missing or has
- * an unknown type, or the sizes contradict each other; SPC_ECAPACITY: there are
- * more points than `capacity`, and *counts says how many. *error (may be NULL)
+ * an unknown type, or the sizes contradict each other; SPC_ECAPACITY: more
+ * points than `capacity`; *counts says how many. *error (may be NULL)
  * has the sentence.
  */
 spc_status spc_pointcloud2_read(float *out, spc_pointcloud2_counts *counts,
