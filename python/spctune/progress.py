@@ -15,6 +15,7 @@ class Bar:
     def __init__(self, what: str, total: float = 1.0) -> None:
         self._what, self._total = what, total
         self._start, self._last = time.monotonic(), 0.0
+        self._text, self._is_done = "", False
         self._bar: Optional[Any] = None
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
@@ -27,17 +28,23 @@ class Bar:
         )
 
     def update(self, done: float, text: str = "") -> None:
-        """Shows `done` of `total`. Lines come at most once a second."""
+        """Shows `done` of `total`, with the last text. Lines come at most once
+        a second, and the last one once."""
+        is_done = done >= self._total
+        if is_done and self._is_done:
+            return
+        self._text, self._is_done = text or self._text, is_done
         if self._bar is not None:
             self._bar.n = min(done, self._total)
-            self._bar.set_postfix_str(text, refresh=True)
+            self._bar.set_postfix_str(self._text, refresh=True)
             return
         now = time.monotonic()
-        if now - self._last >= 1 or done >= self._total:
+        if now - self._last >= 1 or is_done:
             self._last = now
+            behind = f", {self._text}" if self._text else ""
             print(
                 f"{self._what}: {100 * done / self._total:.0f} %, "
-                f"{now - self._start:.0f} s{', ' if text else ''}{text}",
+                f"{now - self._start:.0f} s{behind}",
                 file=sys.stderr,
                 flush=True,
             )

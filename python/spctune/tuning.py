@@ -267,6 +267,7 @@ def _shown(
     if progress is True:
         with Bar(what) as bar:
             yield bar.update
+            bar.update(1)
     else:
         yield progress or None
 

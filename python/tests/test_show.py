@@ -155,7 +155,9 @@ class Progress(unittest.TestCase):
                 del sys.modules[name]
                 if was is not None:
                     sys.modules[name] = was
-        self.assertEqual(seen, [(2, "work"), (1, "half"), (2, ""), "closed"])
+        self.assertEqual(
+            seen, [(2, "work"), (1, "half"), (2, "half"), "closed"]
+        )
 
     def test_tuning_shows_its_progress(self):
         def work():
