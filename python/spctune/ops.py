@@ -8,6 +8,7 @@ it alive.
 """
 
 import ctypes
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
@@ -299,7 +300,10 @@ def _map_of(handle: Tensor, words: str) -> Map:
             "this tensor names a kernel map that is no longer there; a "
             "map cannot be stored or sent to another process"
         )
-    return Map(relation, bool(inverse), maps.canonical(words))
+    words = maps.canonical(words)
+    if relation.geometry.shape[0] == _NO_BOUND:  # _without_bound()
+        words = re.sub("shape=[^,]*", f"shape={_NO_BOUND}", words)
+    return Map(relation, bool(inverse), words)
 
 
 def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:

@@ -58,8 +58,8 @@ def _device(name: Optional[str]) -> str:
 
 
 def devices() -> List[Dict[str, Any]]:
-    """The devices of this machine, best first: id, name, target, memory_bytes,
-    multiprocessors."""
+    """The devices of this machine, best first: id ("cuda:0"), name, target
+    ("sm_90a"), memory_bytes, multiprocessors. Makes no context."""
     table = (_abi.spc_device_info * 16)()
     count = lib.spc_devices_list(table, len(table))
     return [
@@ -375,8 +375,20 @@ def wait(progress: bool = False) -> None:
 
 
 def db(device: Optional[str] = None) -> List[Dict[str, Any]]:
-    """The problems of the database: layer, device, rows, density, choice,
-    median_us, trials, file. Damaged records are left out."""
+    """What the database has, a dict a problem:
+
+    layer      its words; device: the name of the device
+    rows       of the outputs, as the database rounds them
+    density    the part of (output, offset) that has an input, from 0 to 1
+    choice     template and configuration; None: nothing is chosen yet
+    median_us  time of the choice in us; trials: timed candidates
+    file       the database that has it
+
+    device  the context whose databases are read: "cpu", "cuda:0"; None: the
+            best device
+
+    Damaged records are left out. Error: no database can be read.
+    """
     ctx = Context.get(_device(device))
     rows: List[Dict[str, Any]] = []
 

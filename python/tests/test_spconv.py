@@ -21,7 +21,7 @@ import backbones
 
 import spctune
 import spctune.spconv as sp
-from spctune import maps
+from spctune import context, maps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -127,6 +127,27 @@ class Networks(unittest.TestCase):
             self.assertTrue(torch.equal(twin(*given)[-1].features, want))
         layer = pickle.loads(pickle.dumps(sp.SubMConv3d(4, 8, 3)))
         self.assertIs(type(layer), sp.SubMConv3d)
+
+    def test_compiled_graphs_share_kernels_of_shapes_that_differ(self):
+        down = sp.SparseConv3d(4, 8, 3, 2, 1, indice_key="k")
+        back = sp.SparseInverseConv3d(8, 4, 3, indice_key="k")
+        torch._dynamo.reset()
+        plans = context.Context.get("cpu").plans
+        counts = []
+        for i in range(4):
+            f, c, *_ = backbones.scene(i, rows=100)
+            shape = [200 + i, 201, 202]
+
+            def run(f, c, shape=shape):
+                return back(down(sp.SparseConvTensor(f, c, shape, 9))).features
+
+            compiled = torch.compile(
+                run, backend="aot_eager", fullgraph=True, dynamic=False
+            )
+            got = compiled(f, c)
+            self.assertTrue(torch.equal(got, run(f, c.clone())))
+            counts.append(len(plans))
+        self.assertEqual(counts[3], counts[2])
 
     def test_compile_has_the_results_of_eager(self):
         for make in (backbones.detector, backbones.unet):
