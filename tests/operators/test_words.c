@@ -543,13 +543,25 @@ static bool holds_numbers(size_t at)
     return at < list || at >= offsetof(spc_conv, geometry.radius);
 }
 
+/* As long as the greatest count that is accepted. */
+static const int16_t *longest_list(void)
+{
+    static int16_t list[SPC_MAX_OFFSETS][3];
+
+    for (int k = 0; k < SPC_MAX_OFFSETS; k++)
+        list[k][0] = (int16_t)k;
+    return list[0];
+}
+
 static void try_value(const spc_conv *from, size_t at, uint32_t value)
 {
-    char text[TEXT_BYTES], again[TEXT_BYTES];
+    static char text[16384], again[16384];
     spc_error error = {0};
     spc_conv conv = *from, back;
 
     memcpy((char *)&conv + at, &value, sizeof(value));
+    if (from->geometry.offset_count > 0)
+        conv.geometry.offsets = longest_list();
     if (spc_conv_check(&conv, &error) != SPC_OK) {
         ck_assert_str_ne(error.text, "");
         return;
