@@ -188,6 +188,8 @@ def _rows_of(coords: Coords, like: Tensor) -> Tensor:
     """The voxels of a set of outputs in the order of their rows, as a tensor
     with the columns of `like`, and with its level."""
     columns = like.shape[1]
+    tree = coords.scene.tree
+    tree.is_shared |= _stream(like) != tree.home
     out = _copied(coords.ctx, coords.data(), (coords.rows, 4), like)
     if columns < 4:
         out = out[:, :columns].contiguous()

@@ -135,6 +135,7 @@ class _Tree:
     def __init__(self, root: _Set, home: Optional[int], has_room: bool) -> None:
         self.root, self.home, self.has_room = root, home, has_room
         self.idle = self.scenes = 0
+        self.is_shared = False  # read on another stream, too
 
     def refill(self, address: int, rows: int) -> bool:
         """Fills it from rows. False: these do not fit, and it is of no use."""
@@ -142,8 +143,11 @@ class _Tree:
         check = root.ctx.check
         root.trim()
         shelves = [s.shelf for s in root.everything()]
-        if any(t.is_shared for h in shelves for t in h.tables.values()):
+        if self.is_shared or any(
+            t.is_shared for h in shelves for t in h.tables.values()
+        ):
             check(lib.spc_ctx_synchronize(root.ctx.ptr))
+        self.is_shared = False
         check(lib.spc_coords_set_capacity(root.ptr, rows))
         check(lib.spc_coords_update(root.ptr, address, None, rows, home))
         root.derive(home)
