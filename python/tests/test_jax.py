@@ -3,6 +3,7 @@
 
 import gc
 import itertools
+import threading
 import unittest
 
 try:
@@ -154,6 +155,26 @@ class Lives(Case):
         gc.collect()
         with self.assertRaisesRegex(Exception, "kernel map of this layer has"):
             program(x, w).block_until_ready()
+
+    def test_threads_run_programs_on_one_map(self):
+        m = sj.make_map(self.coords, "subm,k=3")
+        w = self.draw(8, 3, 3, 3, 8)
+        inputs = [self.draw(len(self.coords), 8) for _ in range(4)]
+        layer = jax.jit(lambda x: sj.conv(x, w, m))
+        want = [np.asarray(layer(x)) for x in inputs]
+        wrong = []
+
+        def work(i):
+            for _ in range(50):
+                if not np.array_equal(np.asarray(layer(inputs[i])), want[i]):
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
 
     def test_no_voxels(self):
         m = sj.make_map(np.zeros((0, 4), np.int32), "subm,k=3")
