@@ -366,29 +366,35 @@ END_TEST
 START_TEST(a_byte_that_is_written_beside_an_array_is_seen)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
-    spc__guarded array = {.is_far = _i % 2};
+    spc__guarded arrays[2] = {{.is_far = 0}, {.is_far = _i % 2}};
+    const spc__guarded *array = &arrays[1];
     size_t bytes = 30 + (size_t)(_i / 2);
     int written = 7, which;
     spc__guards guards;
 
     spc__guards_init(&guards, ctx, 64);
-    assert_ok(spc__guarded_lay(&guards, &array, bytes, 16), spc_ctx_error(ctx));
-    assert_ok(spc__guarded_fill(&guards, &array, 0), spc_ctx_error(ctx));
-    assert_ok(spc__guarded_check(&written, &which, &guards, &array, 1),
+    for (int i = 0; i < 2; i++)
+        assert_ok(spc__guarded_lay(&guards, &arrays[i], bytes, 16),
+                  spc_ctx_error(ctx));
+    assert_ok(spc__guarded_fill(&guards, array, 0), spc_ctx_error(ctx));
+    assert_ok(spc__guarded_check(&written, &which, &guards, arrays, 2),
               spc_ctx_error(ctx));
     ck_assert_int_eq(written, 0);
-    size_t zone = guards.zone_bytes[array.is_far];
-    char *const at[] = {array.data - zone, array.data - 1, array.data + bytes,
-                        spc__guarded_end(&array) + zone - 1};
+    size_t zone = guards.zone_bytes[array->is_far];
+    char *const at[] = {array->data - zone, array->data - 1,
+                        array->data + bytes,
+                        spc__guarded_end(array) + zone - 1};
     for (int i = 0; i < LENGTH(at); i++) {
         *at[i] = 0;
-        assert_ok(spc__guarded_check(&written, &which, &guards, &array, 1),
+        assert_ok(spc__guarded_check(&written, &which, &guards, arrays, 2),
                   spc_ctx_error(ctx));
         ck_assert_int_eq(written, i < 2 ? -1 : 1);
+        ck_assert_int_eq(which, 1);
         *at[i] = (char)SPC__ZONE_BYTE;
     }
-    spc__guarded_release(&guards, &array, 1);
-    ck_assert_int_eq(array.is_far, _i % 2);
+    spc__guarded_release(&guards, arrays, 2);
+    ck_assert_ptr_null(array->base);
+    ck_assert_int_eq(array->is_far, _i % 2);
     spc_ctx_free(ctx);
 }
 END_TEST
