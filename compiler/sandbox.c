@@ -307,7 +307,7 @@ static bool starts_with_file(const char *message, const char *file)
     return strncmp(message, file, length) == 0 && message[length] == ':';
 }
 
-/* True if the message already starts with a file: the subject or the one that
+/* True if the message already starts with a file: the main file or the one that
  * runs. */
 static bool is_placed(lua_State *L, const spc__sandbox *box,
                       const char *message)
@@ -320,7 +320,7 @@ static bool is_placed(lua_State *L, const spc__sandbox *box,
             starts_with_file(message, record.source + 1))
             return true;
     }
-    return starts_with_file(message, box->subject);
+    return starts_with_file(message, box->main_file);
 }
 
 /* Returns the message without the position in the prelude. */
@@ -361,29 +361,31 @@ static spc_status report(spc__sandbox *box, int code, spc_error *error)
     if (box->interrupted)
         return spc__interrupted(error);
     if (code == LUA_ERRMEM && !box->bytes_refused)
-        return spc__fail(error, SPC_ENOMEM, "%s: out of memory", box->subject);
+        return spc__fail(error, SPC_ENOMEM, "%s: out of memory",
+                         box->main_file);
     if (code == LUA_ERRMEM || (code == LUA_ERRERR && box->bytes_refused))
         return spc__fail(error, SPC_ETEMPLATE, "%s: needs more than %zu MiB",
-                         box->subject, SPC__LUA_BYTES >> 20);
+                         box->main_file, SPC__LUA_BYTES >> 20);
     if (code == LUA_ERRERR)
-        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->subject, message);
-    if (starts_with_file(message, box->subject))
+        return spc__fail(error, SPC_ETEMPLATE, "%s: %s", box->main_file,
+                         message);
+    if (starts_with_file(message, box->main_file))
         return spc__fail(error, SPC_ETEMPLATE, "%s", message);
     return spc__fail(error, SPC_ETEMPLATE, "%s (for %s)", message,
-                     box->subject);
+                     box->main_file);
 }
 
-spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
+spc_status spc__sandbox_call(spc__sandbox *box, const char *main_file,
                              lua_CFunction body, void *payload,
                              spc_error *error)
 {
     lua_State *L = box->L;
     spc_status status = SPC_OK;
 
-    box->subject = subject;
+    box->main_file = main_file;
     box->bytes_refused = false;
     box->interrupted = false;
-    box->file = subject;
+    box->file = main_file;
     box->line = 0;
     box->job = NULL;
     spc__sandbox_refill(box);

@@ -31,9 +31,9 @@ typedef struct spc__sandbox {
     const volatile int *const *cancel; /* points to the current flag */
     int64_t budget;                    /* instructions left */
     uint64_t deadline;                 /* in processor time of the thread */
-    const char *subject; /* file name of the template that is running */
-    const char *file;    /* position of an error raised outside of Lua */
-    int line;  /* `file` NULL means the subject; line 0 means no line */
+    const char *main_file; /* file name of the template that is running */
+    const char *file;      /* position of an error raised outside of Lua */
+    int line;  /* `file` NULL means the main file; line 0 means no line */
     void *job; /* the rendering while the body runs, else NULL */
 } spc__sandbox;
 
@@ -50,7 +50,7 @@ void spc__sandbox_close(spc__sandbox *box);
  * "SUBJECT:LINE: ". If it starts with another file and line, it ends in "(for
  * SUBJECT)". The names of our chunks start with '@'.
  */
-spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
+spc_status spc__sandbox_call(spc__sandbox *box, const char *main_file,
                              lua_CFunction body, void *payload,
                              spc_error *error);
 

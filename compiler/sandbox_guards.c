@@ -25,7 +25,7 @@ static int bits_of(size_t n)
 }
 
 /* Counts the quantifiers of a pattern. Each may multiply the work by the length
- * of the subject. Characters of a set are counted too, since the bound is
+ * of the string Characters of a set are counted too, since the bound is
  * generous. */
 static int quantifiers(const char *pattern, size_t length)
 {

@@ -256,16 +256,16 @@ static float *fetch_features(spc_ctx *ctx, spc_dtype dtype, const void *from,
     return to;
 }
 
-typedef struct subject {
+typedef struct fixture {
     spc_ctx *ctx;
     const plan *p;
     spc_coords *set;
     const int *capacity; /* of each source */
     const slot_list *want;
     spc_gather how;
-} subject;
+} fixture;
 
-static int source_of(const subject *s, int row, int *first)
+static int source_of(const fixture *s, int row, int *first)
 {
     int source = 0;
 
@@ -276,7 +276,7 @@ static int source_of(const subject *s, int row, int *first)
 }
 
 /* Channel c of a slot, by the definition of spc_gather. */
-static float slot_feature(const subject *s, int slot, int c)
+static float slot_feature(const fixture *s, int slot, int c)
 {
     int children = children_of(s->p), first, row = slot / children;
     int source = source_of(s, row, &first);
@@ -286,7 +286,7 @@ static float slot_feature(const subject *s, int slot, int c)
                                     : c);
 }
 
-static void check_gather(const subject *s)
+static void check_gather(const fixture *s)
 {
     int wide = s->how.slices ? children_of(s->p) : 1, c = s->how.channels;
     size_t n = (size_t)s->want->rows * (size_t)c;
@@ -316,7 +316,7 @@ static void check_gather(const subject *s)
 }
 
 /* The value that row `row` of the sources gets back in its channel c. */
-static float spread_feature(const subject *s, int row, int c)
+static float spread_feature(const fixture *s, int row, int c)
 {
     int children = children_of(s->p);
     float sum = 0;
@@ -333,7 +333,7 @@ static float spread_feature(const subject *s, int row, int c)
     return sum;
 }
 
-static void check_source(const subject *s, const void *out, int first,
+static void check_source(const fixture *s, const void *out, int first,
                          int count, int c)
 {
     float *got = fetch_features(s->ctx, s->how.dtype, out, (size_t)(count * c));
@@ -348,7 +348,7 @@ static void check_source(const subject *s, const void *out, int first,
     free(got);
 }
 
-static void check_spread(const subject *s)
+static void check_spread(const fixture *s)
 {
     int sources = sources_of(s->p), first = 0;
     int c = s->how.channels * (s->how.slices ? children_of(s->p) : 1);
@@ -370,7 +370,7 @@ static void check_spread(const subject *s)
 }
 
 /* Moves 16 bytes at once, or a channel at a time. */
-static void check_features(subject *s)
+static void check_features(fixture *s)
 {
     static const spc_gather how[] = {
         {SPC_F16, CHANNELS, false},  {SPC_F32, CHANNELS, false},
@@ -455,7 +455,7 @@ static void check_plan(spc_ctx *ctx, const plan *p, uint64_t seed)
                                                device_mask));
     check_voxels(ctx, made, &want);
     check_lists(ctx, made, &want, slots);
-    subject s = {ctx, p, made, capacity, &want, {0}};
+    fixture s = {ctx, p, made, capacity, &want, {0}};
     check_features(&s);
     if (!p->wide)
         check_own_map(ctx, made);
@@ -548,7 +548,7 @@ START_TEST(levels_of_a_network_become_one_plane)
     slot_list want = list_slots(&p, r, capacity, NULL);
     assert_ok(ctx, spc_coords_create_regrouped(&made, set, 3, &how, NULL));
     check_voxels(ctx, made, &want);
-    subject s = {ctx, &p, made, capacity, &want, {SPC_F16, CHANNELS, false}};
+    fixture s = {ctx, &p, made, capacity, &want, {SPC_F16, CHANNELS, false}};
     check_gather(&s);
     out = outputs_of(ctx, made, plane);
     rows merged = rows_of(ctx, made, 1);

@@ -83,11 +83,11 @@ static const struct {
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* A layer, a scene of distinct rows in random order, and their relation. */
-typedef struct subject {
+typedef struct fixture {
     spc_conv conv;
     spc_scene *scene;
     spc__relation relation;
-} subject;
+} fixture;
 
 static int compare(const void *a, const void *b)
 {
@@ -146,9 +146,9 @@ static spc_scene *draw(int number, int rows, uint64_t seed)
     return scene;
 }
 
-static subject subject_of(int number, int rows, uint64_t seed)
+static fixture fixture_of(int number, int rows, uint64_t seed)
 {
-    subject s;
+    fixture s;
     spc_error error = {0};
 
     spc_status status = spc_conv_parse(&s.conv, cases[number].layer, &error);
@@ -159,13 +159,13 @@ static subject subject_of(int number, int rows, uint64_t seed)
     return s;
 }
 
-static void release(subject *s)
+static void release(fixture *s)
 {
     spc__relation_release(&s->relation);
     spc_scene_free(s->scene);
 }
 
-static spc_map *map_of(spc_ctx *ctx, const subject *s)
+static spc_map *map_of(spc_ctx *ctx, const fixture *s)
 {
     spc_map *map;
 
@@ -174,7 +174,7 @@ static spc_map *map_of(spc_ctx *ctx, const subject *s)
 }
 
 /* The next frame: other rows in the same map, with all its layouts. */
-static void rebuild(spc_ctx *ctx, spc_map *map, const subject *s)
+static void rebuild(spc_ctx *ctx, spc_map *map, const fixture *s)
 {
     size_t bytes = 16 * (size_t)spc_scene_rows(s->scene);
     void *coords;
@@ -287,7 +287,7 @@ static void poison(spc_ctx *ctx, spc_map *map)
                              4 * padded * (size_t)map->offsets, NULL, &error));
 }
 
-static bool takes(const subject *s, const char *searcher)
+static bool takes(const fixture *s, const char *searcher)
 {
     return s->conv.op != SPC_INVERSE || strcmp(searcher, "zdelta") != 0;
 }
@@ -296,7 +296,7 @@ START_TEST(every_searcher_makes_the_same_map)
 {
     if (!suite_takes(_i))
         return;
-    subject s = subject_of(_i, cases[_i].rows, 7);
+    fixture s = fixture_of(_i, cases[_i].rows, 7);
     spc_ctx *ctx = open_ctx(searching_device());
     spc_map *first = map_of(ctx, &s), *map = map_of(ctx, &s);
     int made = 0;
@@ -332,13 +332,13 @@ START_TEST(every_searcher_takes_the_next_frame)
 {
     static const int chosen[] = {0, 2, 9, 12};
     int number = chosen[_i], rows = cases[number].rows;
-    subject s = subject_of(number, rows, 1);
+    fixture s = fixture_of(number, rows, 1);
     spc_ctx *ctx = open_ctx(searching_device());
     spc_map *map = map_of(ctx, &s);
 
     for (int i = 0; i < SEARCHERS; i++)
         for (int frame = 0; frame < 3 && takes(&s, searchers[i]); frame++) {
-            subject next = {s.conv, NULL, {0}};
+            fixture next = {s.conv, NULL, {0}};
             spc_error error = {0};
             int32_t *at = malloc(16 * (size_t)rows);
             int count = (int)spc_scene_rows(s.scene) * (3 - frame) / 3;
@@ -410,7 +410,7 @@ END_TEST
 
 START_TEST(what_cannot_search_is_refused_with_a_sentence)
 {
-    subject s = subject_of(12, 50, 3);
+    fixture s = fixture_of(12, 50, 3);
     spc_ctx *ctx = open_ctx(device_of(_i));
     spc_map *map = map_of(ctx, &s);
     bool host = map->in->indexer->map_configure == NULL;
@@ -501,7 +501,7 @@ static const struct {
 
 START_TEST(maps_are_searched_as_the_database_says)
 {
-    subject s = subject_of(0, 300, 3);
+    fixture s = fixture_of(0, 300, 3);
     char path[64];
     spc_ctx *ctx = open_recording(path);
 
@@ -519,7 +519,7 @@ END_TEST
 /* The next map uses the choice that a tuning run stores. */
 START_TEST(tuning_a_map_stores_its_choice)
 {
-    subject s = subject_of(0, 300, 3);
+    fixture s = fixture_of(0, 300, 3);
     const spc_scene *scenes[] = {s.scene};
     spc_tune_report report;
     spc__attrs config;
@@ -547,7 +547,7 @@ END_TEST
 
 START_TEST(the_host_has_no_searchers_to_choose_from)
 {
-    subject s = subject_of(0, 30, 3);
+    fixture s = fixture_of(0, 30, 3);
     const spc_scene *scenes[] = {s.scene};
     spc_ctx *ctx = open_ctx("cpu");
 
@@ -646,7 +646,7 @@ START_TEST(pairs_by_offset_are_those_of_the_relation)
     if (!suite_takes(case_of(_i)))
         return;
     int number = case_of(_i);
-    subject s = subject_of(number, cases[number].rows, 5);
+    fixture s = fixture_of(number, cases[number].rows, 5);
     spc_ctx *ctx = open_ctx(device_of(_i));
     spc_map *map = map_of(ctx, &s);
     spc_pairs_view v;
@@ -696,7 +696,7 @@ START_TEST(pairs_follow_the_frames)
 {
     static const int chosen[] = {0, 3, 9, 12};
     int number = chosen[case_of(_i)], rows = cases[number].rows;
-    subject s = subject_of(number, rows, 1);
+    fixture s = fixture_of(number, rows, 1);
     spc_ctx *ctx = open_ctx(device_of(_i));
     spc_map *map = map_of(ctx, &s);
 
@@ -704,7 +704,7 @@ START_TEST(pairs_follow_the_frames)
     assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
     for (int frame = 0; frame < 4; frame++) {
         int64_t count = spc_scene_rows(s.scene) * (frame % 2 ? 4 : 4 - frame);
-        subject next = {s.conv, NULL, {0}};
+        fixture next = {s.conv, NULL, {0}};
         spc_error error = {0};
         ck_assert_int_eq(spc_scene_create(&next.scene,
                                           spc_scene_coords(s.scene), count / 4,
@@ -757,7 +757,7 @@ START_TEST(a_transposed_table_is_the_transposition_of_the_table)
     if (!suite_takes(case_of(_i)))
         return;
     int number = case_of(_i);
-    subject s = subject_of(number, cases[number].rows, 9);
+    fixture s = fixture_of(number, cases[number].rows, 9);
     spc_ctx *ctx = open_ctx(device_of(_i));
     spc_map *map = map_of(ctx, &s), *other;
 

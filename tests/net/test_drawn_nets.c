@@ -477,13 +477,13 @@ static double loss_of(task *t)
 /* ---- differences --------------------------------------------------------- */
 
 /* The array that is varied: parameters, or the features. */
-typedef struct subject {
+typedef struct variable {
     const spc_net_param *param; /* NULL: the features */
     const float *values, *gradient;
     int64_t count;
-} subject;
+} variable;
 
-static void put(task *t, const subject *s, const float *values)
+static void put(task *t, const variable *s, const float *values)
 {
     if (s->param == NULL)
         assert_ok(spc_memory_upload(t->features, t->ctx, values,
@@ -496,7 +496,7 @@ static void put(task *t, const subject *s, const float *values)
 }
 
 /* The loss at a distance of `by` along the signs of the gradient. */
-static double loss_along(task *t, const subject *s, float by)
+static double loss_along(task *t, const variable *s, float by)
 {
     float *moved = malloc((size_t)s->count * sizeof(*moved) + 1);
 
@@ -507,7 +507,7 @@ static double loss_along(task *t, const subject *s, float by)
     return loss_of(t);
 }
 
-static double slope_along(task *t, const subject *s, float by)
+static double slope_along(task *t, const variable *s, float by)
 {
     return (loss_along(t, s, by) - loss_along(t, s, -by)) / (2 * (double)by);
 }
@@ -521,7 +521,7 @@ static double slope_along(task *t, const subject *s, float by)
  * which division by the step magnifies. A step is small enough once both errors
  * are at most a twentieth.
  */
-static void check_subject(task *t, const subject *s, int *settled)
+static void check_variable(task *t, const variable *s, int *settled)
 {
     const char *name = s->param != NULL ? s->param->layer : "features";
     double size = 0;
@@ -563,7 +563,7 @@ static void check_param(task *t, const spc_net_param *p, int *settled)
         for (int64_t i = 0; i < p->count; i++)
             ck_assert(gradient[i] == 0);
     else
-        check_subject(t, &(subject){p, values, gradient, p->count}, settled);
+        check_variable(t, &(variable){p, values, gradient, p->count}, settled);
     free(values);
     free(gradient);
 }
@@ -580,7 +580,7 @@ static void check_features(task *t, int *settled)
                   spc_ctx_error(t->ctx));
         assert_ok(spc_memory_download(gradient, t->ctx, from, bytes),
                   spc_ctx_error(t->ctx));
-        check_subject(t, &(subject){NULL, values, gradient, count}, settled);
+        check_variable(t, &(variable){NULL, values, gradient, count}, settled);
     }
     free(values);
     free(gradient);

@@ -13,13 +13,13 @@
 /* ---- symmetries ---------------------------------------------------------- */
 
 /* The data that all checks use. */
-typedef struct subject {
+typedef struct fixture {
     layer whole;
     cloud voxels;
     float *in, *weights, *out;
-} subject;
+} fixture;
 
-static void subject_open(subject *s, spc_ctx *ctx, const char *text,
+static void fixture_open(fixture *s, spc_ctx *ctx, const char *text,
                          uint64_t seed)
 {
     spc_conv conv = conv_of(text);
@@ -31,7 +31,7 @@ static void subject_open(subject *s, spc_ctx *ctx, const char *text,
     s->out = apply(&s->whole, s->in, s->weights);
 }
 
-static void subject_close(subject *s)
+static void fixture_close(fixture *s)
 {
     layer_close(&s->whole);
     free(s->in);
@@ -45,7 +45,7 @@ static int64_t outputs(const layer *l)
 }
 
 /* conv(2 x - 3 y) = 2 conv(x) - 3 conv(y) */
-static void check_linear(subject *s)
+static void check_linear(fixture *s)
 {
     layer *l = &s->whole;
     int64_t count = l->rows_in * l->conv.cin;
@@ -64,7 +64,7 @@ static void check_linear(subject *s)
 }
 
 /* Translates by multiples of all strides, also across zero. */
-static void check_translated(subject *s)
+static void check_translated(fixture *s)
 {
     static const int32_t by[3] = {12, -6, 6};
     cloud moved = s->voxels;
@@ -83,7 +83,7 @@ static void check_translated(subject *s)
 }
 
 /* Each batch element computed alone equals its part of the whole. */
-static void check_batches(subject *s)
+static void check_batches(fixture *s)
 {
     int64_t in = 0, out = 0;
 
@@ -137,7 +137,7 @@ static float *permuted(const float *values, const int *from, int rows,
 }
 
 /* The rows of the scene are permuted; the derived set has its own order. */
-static void check_permuted(subject *s)
+static void check_permuted(fixture *s)
 {
     const spc_conv *conv = &s->whole.conv;
     bool ends = spc__conv_ends_at_scene(conv);
@@ -161,14 +161,14 @@ static void check_permuted(subject *s)
 
 static void check_symmetries(spc_ctx *ctx, const char *text, uint64_t seed)
 {
-    subject s;
+    fixture s;
 
-    subject_open(&s, ctx, text, seed);
+    fixture_open(&s, ctx, text, seed);
     check_linear(&s);
     check_translated(&s);
     check_batches(&s);
     check_permuted(&s);
-    subject_close(&s);
+    fixture_close(&s);
 }
 
 static const char *const layers[] = {
@@ -369,12 +369,12 @@ START_TEST(a_divided_sum_is_the_whole_sum)
                                        "split=atomic"};
     const char *device = suite_device != NULL ? suite_device : "sim";
     int divided = 0;
-    subject s;
+    fixture s;
     if (leaves_out(_i) || strcmp(device, "cpu") == 0)
         return;
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 
-    subject_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32", 5);
+    fixture_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32", 5);
     float *whole = run(&s.whole, plan_of(&s.whole, "os_mma", "split=none"),
                        s.in, s.weights);
     assert_same(whole, s.out, outputs(&s.whole), "os_mma");
@@ -387,7 +387,7 @@ START_TEST(a_divided_sum_is_the_whole_sum)
     }
     ck_assert(divided > 0 || _i == 1);
     free(whole);
-    subject_close(&s);
+    fixture_close(&s);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -533,7 +533,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
     uint64_t seed = drawn_seed(_i);
     spc__random random;
     char values[40];
-    subject s;
+    fixture s;
     drawn d;
     if (leaves_out(_i) || strcmp(device, "cpu") == 0)
         return;
@@ -544,7 +544,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
     snprintf(values, sizeof(values), "%s", ways[_i].values);
     if (strcmp(values, FAR) == 0)
         snprintf(values, sizeof(values), FAR, d.farthest + 1);
-    subject_open(&s, ctx, d.text, seed);
+    fixture_open(&s, ctx, d.text, seed);
     spc_plan *plan = plan_of(&s.whole, ways[_i].name, values);
     printf("seed %llu: %s, %s %s%s\n", (unsigned long long)seed, d.text,
            ways[_i].name, values, plan != NULL ? "" : ": refused");
@@ -554,7 +554,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
         assert_same(got, s.out, outputs(&s.whole), d.text);
         free(got);
     }
-    subject_close(&s);
+    fixture_close(&s);
     spc_ctx_free(ctx);
 }
 END_TEST

@@ -218,7 +218,7 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     spc_tune_report report;
     cli_list chosen = {0};
     trials found;
-    char subject[256];
+    char label[256];
 
     trials_init(&found, job->self);
     if (args->choices && list_chosen(&chosen, args, text) != SPC_OK)
@@ -250,9 +250,9 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));
     } else if (sum.failed > 0) {
-        snprintf(subject, sizeof(subject), "%s for %s", text, target);
+        snprintf(label, sizeof(label), "%s for %s", text, target);
         status = trials_fail(&found, SPC_ECOMPILE, report.candidates,
-                             "cannot be built", subject);
+                             "cannot be built", label);
     }
     if (job->json != NULL)
         write_build(job, &found, &sum, &report, text, target, status);

@@ -121,17 +121,17 @@ void cli_help_full(const cli *self)
 
 static spc_status run(cli *self, void *args)
 {
-    cli subject = {0};
+    cli other = {0};
 
     (void)args;
     if (self->operands.count > 1)
         return cli_fail(SPC_EINVAL, "help explains one command at a time");
     if (self->operands.count == 1) {
         const char *name = self->operands.at[0];
-        if ((subject.command = cli_find_command(name)) == NULL)
+        if ((other.command = cli_find_command(name)) == NULL)
             return cli_unknown_command(name);
     }
-    cli_help_full(&subject);
+    cli_help_full(&other);
     return SPC_OK;
 }
 

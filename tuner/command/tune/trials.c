@@ -92,7 +92,7 @@ void trial_print_failure(const spc_trial *trial)
 }
 
 spc_status trials_fail(const trials *t, spc_status other, int candidates,
-                       const char *how, const char *subject)
+                       const char *how, const char *label)
 {
     spc_status status = SPC_ETEMPLATE;
     int failed = 0, templates = 0;
@@ -111,7 +111,7 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
     }
     if (templates > 0)
         snprintf(more, sizeof(more), " and %d of the templates", templates);
-    return cli_fail(status, "%s: %d of %s%s %s", subject, failed,
+    return cli_fail(status, "%s: %d of %s%s %s", label, failed,
                     spc__count(candidates, "candidate"), more, how);
 }
 

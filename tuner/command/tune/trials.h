@@ -33,12 +33,12 @@ bool trial_is_template(const spc_trial *trial);
 void trial_print_failure(const spc_trial *trial);
 
 /*
- * Reports that candidates fail, as "`subject`: 1 of 2 candidates `how`".
+ * Reports that candidates fail, as "`label`: 1 of 2 candidates `how`".
  * Returns SPC_ETEMPLATE if all failures are mistakes in templates, otherwise
  * `other`.
  */
 spc_status trials_fail(const trials *t, spc_status other, int candidates,
-                       const char *how, const char *subject);
+                       const char *how, const char *label);
 
 /*
  * Sorts finalists first, then other timed ones, each fastest first; then

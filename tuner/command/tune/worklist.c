@@ -86,9 +86,8 @@ static spc_status set_layer(work_item *item, const char *text, const place *at)
     return item->text != NULL ? SPC_OK : SPC_ENOMEM;
 }
 
-/* Reads the subject of an item, its first word. */
-static spc_status read_subject(work_item *item, const char *text,
-                               const place *at)
+/* Reads what an item is for, its first word. */
+static spc_status read_name(work_item *item, const char *text, const place *at)
 {
     item->is_network = names_network(text);
     if (!item->is_network)
@@ -181,7 +180,7 @@ static spc_status read_line(worklist *list, const worklist_source *from,
     if (count < 0)
         return fail_at(at, SPC_EINVAL, "the line has more than 64 words");
     if ((status = append(&item, list)) != SPC_OK ||
-        (status = read_subject(item, words[0], at)) != SPC_OK)
+        (status = read_name(item, words[0], at)) != SPC_OK)
         return status;
     /* Past the last word there is NULL, so an option without a value is
      * seen. */
@@ -245,7 +244,7 @@ static spc_status read_operand(worklist *list, const worklist_source *from,
         return cli_fail(SPC_ENOTFOUND,
                         "'%s' is neither a layer nor an existing file", text);
     if ((status = append(&item, list)) != SPC_OK ||
-        (status = read_subject(item, text, &here)) != SPC_OK)
+        (status = read_name(item, text, &here)) != SPC_OK)
         return status;
     return complete(item, from, &here);
 }
