@@ -247,16 +247,16 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    spc_error *error);
 
 /*
- * Like spc__cache_find_choices, for a problem with a twin: another problem of
- * the same device and target that the same configurations serve (NULL: none).
- * If no choice of the problem's own layer matches exactly or by bucket, the
- * choices for the twin are listed too, ordered by match and distance. Each
- * comes after equally good ones of `key` itself. The key of a choice tells to
- * which problem it belongs.
+ * Like spc__cache_find_choices, for a problem with a substitute: another
+ * problem of the same device and target that the same configurations serve
+ * (NULL: none). If no choice of the problem's own layer matches exactly or by
+ * bucket, the choices for the substitute are listed too, ordered by match and
+ * distance. Each comes after equally good ones of `key` itself. The key of a
+ * choice tells to which problem it belongs.
  */
 spc_status spc__cache_find_choices_of(spc__cache *cache,
                                       const spc__problem_key *key,
-                                      const spc__problem_key *twin,
+                                      const spc__problem_key *substitute,
                                       spc__choice *out, int capacity,
                                       int *count, spc_error *error);
 

@@ -422,19 +422,19 @@ static spc_status render(spc__builder *builder, spc__entry *entry)
 }
 
 /* Avoids compiling and measuring the same code twice. */
-static bool merge_twin(spc__builder *builder, spc__entry *entry)
+static bool merge_duplicate(spc__builder *builder, spc__entry *entry)
 {
     const spc__entry *other =
         entry->candidate->is_default
             ? NULL
-            : spc__candidates_twin(builder->candidates, entry);
+            : spc__candidates_original(builder->candidates, entry);
     char note[192];
 
     if (other == NULL)
         return false;
     snprintf(note, sizeof(note), "the same code and launch as '%.32s %.120s'",
              other->trial.template_name, other->config);
-    entry->is_twin = true;
+    entry->is_duplicate = true;
     fail(builder, entry, SPC__TRIAL_CONSTRAINT, note);
     return true;
 }
@@ -454,7 +454,7 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
         give_back(builder, entry);
         return SPC_OK;
     }
-    if (merge_twin(builder, entry) || take_stored(builder, entry))
+    if (merge_duplicate(builder, entry) || take_stored(builder, entry))
         return SPC_OK;
     const spc__entry *model = spc__candidates_model(builder->candidates, entry);
     if (model == NULL)

@@ -24,7 +24,7 @@ void spc__builder_free(spc__builder *builder);
 
 /*
  * Renders a new candidate and queues it for compilation, unless the database or
- * another candidate has its code; finds twins. A failure of the candidate
+ * another candidate has its code; finds duplicates. A failure of the candidate
  * itself is found when it comes back; the return value is only SPC_ENOMEM or
  * SPC_EINTERRUPTED.
  */

@@ -10,9 +10,9 @@
  * are measured to the middle of a record's buckets, so equal keys are equally
  * far in every layer.
  *
- * A problem may have a twin, another problem that the same configurations
- * serve. If the problem's own layer has no match, the twin is ranked into the
- * same list. Records of both are read in full at the end, so a second query
+ * A problem may have a substitute, another problem that the same configurations
+ * serve. If the problem's own layer has no match, the substitute is ranked into
+ * the same list. Records of both are read in full at the end, so a second query
  * costs a ranking but no reading.
  */
 #include "cache/cache_internal.h"
@@ -27,7 +27,7 @@ enum { NEIGHBOURS = 2 /* buckets */ };
 /* The query, as numbers. */
 typedef struct question {
     const spc__problem_key *key;
-    bool is_twin;
+    bool is_substitute;
     spc__kd_point point;
     double middles[SPC__FEATURES_MAX];
 } question;
@@ -48,10 +48,11 @@ typedef struct top_list {
 } top_list;
 
 /* Computes once what each comparison with a record needs. */
-static question ask(const spc__problem_key *key, bool is_twin)
+static question ask(const spc__problem_key *key, bool is_substitute)
 {
-    question out = {
-        .key = key, .is_twin = is_twin, .point.count = key->feature_count};
+    question out = {.key = key,
+                    .is_substitute = is_substitute,
+                    .point.count = key->feature_count};
 
     for (int i = 0; i < key->feature_count; i++) {
         out.point.at[i] = spc__feature_place(&key->features[i]);
@@ -87,8 +88,8 @@ static bool is_better(const found *one, const found *other)
         return one->match < other->match;
     if (one->distance != other->distance)
         return one->distance < other->distance;
-    if (one->ask->is_twin != other->ask->is_twin)
-        return other->ask->is_twin;
+    if (one->ask->is_substitute != other->ask->is_substitute)
+        return other->ask->is_substitute;
     if (one->yields != other->yields)
         return other->yields;
     if (one->record.median_us != other->record.median_us)
@@ -259,7 +260,7 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
     return status;
 }
 
-/* ---- twins --------------------------------------------------------------- */
+/* ---- substitutes --------------------------------------------------------- */
 
 /* Writes the texts of the key that is queried next. */
 static spc_status put_texts(spc__cache *cache, const spc__problem_key *key,
@@ -278,20 +279,20 @@ static bool has_own(const top_list *top)
 }
 
 /* The exact query is fast. The other reads a family on first use. */
-static spc_status rank_twin(top_list *top, spc__cache *cache,
-                            const question *twin, spc_error *error)
+static spc_status rank_substitute(top_list *top, spc__cache *cache,
+                                  const question *substitute, spc_error *error)
 {
     spc_status status, next;
 
-    if (twin == NULL || has_own(top))
+    if (substitute == NULL || has_own(top))
         return SPC_OK;
-    if ((status = put_texts(cache, twin->key, error)) != SPC_OK)
+    if ((status = put_texts(cache, substitute->key, error)) != SPC_OK)
         return status;
-    if (top->capacity == 1 && !spc__similar_is_known(cache, twin->key))
-        status = rank_all_exact(top, cache, twin, error);
+    if (top->capacity == 1 && !spc__similar_is_known(cache, substitute->key))
+        status = rank_all_exact(top, cache, substitute, error);
     if (top->capacity == 1 && has_own(top))
         return status;
-    next = rank_all_similar(top, cache, twin, unless(status, error));
+    next = rank_all_similar(top, cache, substitute, unless(status, error));
     return status == SPC_OK ? next : status;
 }
 
@@ -362,10 +363,11 @@ static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
     return status;
 }
 
-/* `twin` is the second query, whose texts may be in the scratch buffers. */
+/* `substitute` is the second query, whose texts may be in the scratch buffers.
+ */
 static spc_status fetch_all(const top_list *top, spc__cache *cache,
-                            const question *twin, spc__choice *out, int *count,
-                            spc_error *error)
+                            const question *substitute, spc__choice *out,
+                            int *count, spc_error *error)
 {
     spc_status status = SPC_OK;
 
@@ -374,7 +376,7 @@ static spc_status fetch_all(const top_list *top, spc__cache *cache,
         const found *from = &top->best[i];
         spc_error *into = unless(status, error);
         spc_status one = SPC_OK;
-        if (twin != NULL)
+        if (substitute != NULL)
             one = put_texts(cache, from->ask->key, into);
         if (one == SPC_OK)
             one = fetch(&out[*count], &got, cache, from, into);
@@ -392,24 +394,25 @@ int spc__cache_files(const spc__cache *cache)
 
 /* If the similar choices are in memory, they include the exact one. */
 static spc_status find_known(spc__cache *cache, const question *ask,
-                             const question *twin, spc__choice *out, int *count,
-                             spc_error *error)
+                             const question *substitute, spc__choice *out,
+                             int *count, spc_error *error)
 {
     found one;
     top_list top = {&one, 0, 1};
     spc_status status = rank_all_similar(&top, cache, ask, error);
 
     if (status == SPC_OK)
-        status = rank_twin(&top, cache, twin, error);
-    return status == SPC_OK ? fetch_all(&top, cache, twin, out, count, error)
-                            : status;
+        status = rank_substitute(&top, cache, substitute, error);
+    return status == SPC_OK
+               ? fetch_all(&top, cache, substitute, out, count, error)
+               : status;
 }
 
 /* Finds the best choice. A damaged record does not stop others from serving,
  * but its failure is reported. */
 static spc_status find_one(spc__cache *cache, const question *ask,
-                           const question *twin, spc__choice *out, int *count,
-                           spc_error *error)
+                           const question *substitute, spc__choice *out,
+                           int *count, spc_error *error)
 {
     found one;
     top_list top = {&one, 0, 1};
@@ -418,10 +421,10 @@ static spc_status find_one(spc__cache *cache, const question *ask,
     bool got = false;
 
     if (spc__similar_is_known(cache, ask->key))
-        first = find_known(cache, ask, twin, out, count, error);
+        first = find_known(cache, ask, substitute, out, count, error);
     if (*count > 0)
         return first;
-    if (twin != NULL) /* the texts may be those of the twin */
+    if (substitute != NULL) /* the texts may be those of the substitute */
         status = put_texts(cache, ask->key, error);
     if (status != SPC_OK)
         return status;
@@ -437,16 +440,17 @@ static spc_status find_one(spc__cache *cache, const question *ask,
     if (top.count == 0) {
         next = rank_all_similar(&top, cache, ask, unless(status, error));
         status = status == SPC_OK ? next : status;
-        next = rank_twin(&top, cache, twin, unless(status, error));
+        next = rank_substitute(&top, cache, substitute, unless(status, error));
         status = status == SPC_OK ? next : status;
     }
-    next = fetch_all(&top, cache, twin, out, count, unless(status, error));
+    next =
+        fetch_all(&top, cache, substitute, out, count, unless(status, error));
     status = status == SPC_OK ? next : status;
     return first == SPC_OK ? status : first;
 }
 
 static spc_status find_several(spc__cache *cache, const question *ask,
-                               const question *twin, spc__choice *out,
+                               const question *substitute, spc__choice *out,
                                int capacity, int *count, spc_error *error)
 {
     size_t bytes = (size_t)capacity * sizeof(found);
@@ -455,16 +459,18 @@ static spc_status find_several(spc__cache *cache, const question *ask,
     if (top.best == NULL)
         return spc__fail_memory(error, bytes);
     spc_status status = rank_all_similar(&top, cache, ask, error);
-    spc_status next = rank_twin(&top, cache, twin, unless(status, error));
+    spc_status next =
+        rank_substitute(&top, cache, substitute, unless(status, error));
     status = status == SPC_OK ? next : status;
-    next = fetch_all(&top, cache, twin, out, count, unless(status, error));
+    next =
+        fetch_all(&top, cache, substitute, out, count, unless(status, error));
     free(top.best);
     return status == SPC_OK ? next : status;
 }
 
 spc_status spc__cache_find_choices_of(spc__cache *cache,
                                       const spc__problem_key *key,
-                                      const spc__problem_key *twin,
+                                      const spc__problem_key *substitute,
                                       spc__choice *out, int capacity,
                                       int *count, spc_error *error)
 {
@@ -475,8 +481,8 @@ spc_status spc__cache_find_choices_of(spc__cache *cache,
     *count = 0;
     if (capacity <= 0)
         return SPC_OK;
-    if (twin != NULL) {
-        other = ask(twin, true);
+    if (substitute != NULL) {
+        other = ask(substitute, true);
         second = &other;
     }
     if ((status = put_texts(cache, key, error)) != SPC_OK)

@@ -24,8 +24,9 @@ typedef struct lookup {
     unsigned flags;
     bool deterministic;
     spc__problem_key key;
-    spc__problem_key twin; /* the forward layer of a gradient, if has_twin */
-    bool has_twin;
+    /* The forward layer of a gradient, if has_forward. */
+    spc__problem_key forward_key;
+    bool has_forward;
     spc__attrs problem;
     int64_t rows;      /* output rows; 0: unknown */
     int64_t pairs;     /* pairs of the map; 0: unknown */
@@ -101,11 +102,11 @@ static bool is_shipped(const lookup *look, const spc__choice *choice)
 
 /* A gradient of inputs is a convolution with exchanged channels, and more
  * records exist for that forward layer. */
-static bool is_of_twin(const lookup *look, const spc__choice *choice)
+static bool is_of_forward(const lookup *look, const spc__choice *choice)
 {
-    return look->has_twin &&
-           strcmp(choice->key.target, look->twin.target) == 0 &&
-           spc__attrs_equal(&choice->key.layer, &look->twin.layer);
+    return look->has_forward &&
+           strcmp(choice->key.target, look->forward_key.target) == 0 &&
+           spc__attrs_equal(&choice->key.layer, &look->forward_key.layer);
 }
 
 /* Adds why a nearer record was not used. */
@@ -124,26 +125,26 @@ static void add_refusal(lookup *look)
 /* Explains the record that was chosen. */
 static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
-    enum { OF_TWIN = SPC_MATCH_DEFAULT + 1 };
+    enum { OF_FORWARD = SPC_MATCH_DEFAULT + 1 };
     static const char *const how[] = {
         [SPC_MATCH_EXACT] = "measured for exactly this problem",
         [SPC_MATCH_BUCKET] = "measured for this layer on a similar scene",
         [SPC_MATCH_NEAREST] = ("the nearest measured problem whose "
                                "configuration is legal here"),
-        [OF_TWIN] = ("measured for the forward layer that this gradient "
-                     "computes as"),
+        [OF_FORWARD] = ("measured for the forward layer that this gradient "
+                        "computes as"),
     };
     char layer[200], scene[80];
 
     layer_text(layer, sizeof(layer), look, &choice->key.layer);
     scene_text(scene, sizeof(scene), &choice->key);
-    snprintf(look->out->reason, sizeof(look->out->reason),
-             "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
-             look->out->is_shipped ? "shipped with the library, " : "",
-             how[is_of_twin(look, choice) ? OF_TWIN : (int)look->out->origin],
-             layer, scene, choice->key.device, choice->trial.median_us,
-             stale ? " by an earlier version of its kernel" : "",
-             choice->distance);
+    snprintf(
+        look->out->reason, sizeof(look->out->reason),
+        "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
+        look->out->is_shipped ? "shipped with the library, " : "",
+        how[is_of_forward(look, choice) ? OF_FORWARD : (int)look->out->origin],
+        layer, scene, choice->key.device, choice->trial.median_us,
+        stale ? " by an earlier version of its kernel" : "", choice->distance);
     add_refusal(look);
 }
 
@@ -275,7 +276,7 @@ static spc_match origin_of(const lookup *look, const spc__choice *choice,
                            bool stale)
 {
     if (stale || choice->match == SPC__MATCH_NEAREST ||
-        is_of_twin(look, choice))
+        is_of_forward(look, choice))
         return SPC_MATCH_NEAREST;
     return choice->match == SPC__MATCH_EXACT ? SPC_MATCH_EXACT
                                              : SPC_MATCH_BUCKET;
@@ -398,8 +399,9 @@ static spc_status try_choices(lookup *look, int capacity)
     if (choices == NULL)
         return SPC_ENOTFOUND;
     if (spc__cache_find_choices_of(look->ctx->cache, &look->key,
-                                   look->has_twin ? &look->twin : NULL, choices,
-                                   capacity, &count, &error) != SPC_OK)
+                                   look->has_forward ? &look->forward_key
+                                                     : NULL,
+                                   choices, capacity, &count, &error) != SPC_OK)
         refuse_unread(look, &error);
     /* Nearest first, so the first record that is too far ends the search. */
     for (int i = 0; i < count && status != SPC_OK; i++)
@@ -706,17 +708,17 @@ static spc_status from_records(lookup *look)
 /* Finds the forward layer that computes the same as this gradient of inputs.
  * The problem already has its operator, channels and geometry, and its weights
  * are packed transposed, so only the name differs. */
-static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
-                      int64_t rows_out, double density)
+static void find_forward(lookup *look, const spc_conv *conv, int64_t rows_in,
+                         int64_t rows_out, double density)
 {
     spc_conv forward = *conv;
 
     if (conv->pass != SPC_DGRAD)
         return;
     forward.pass = SPC_FORWARD;
-    spc__problem_key_init(&look->twin, look->ctx, &forward, rows_in, rows_out,
-                          density);
-    look->has_twin = true;
+    spc__problem_key_init(&look->forward_key, look->ctx, &forward, rows_in,
+                          rows_out, density);
+    look->has_forward = true;
 }
 
 /* ---- entry --------------------------------------------------------------- */
@@ -749,7 +751,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     out->is_shipped = false;
     spc_conv_format(look.layer, sizeof(look.layer), conv);
     spc__problem_key_init(&look.key, ctx, conv, rows_in, rows_out, density);
-    find_twin(&look, conv, rows_in, rows_out, density);
+    find_forward(&look, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);
     if ((status = from_records(&look)) != SPC_OK &&
         (status = from_database(&look)) != SPC_OK)

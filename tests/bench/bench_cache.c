@@ -6,8 +6,9 @@
  *     bench_cache [PROBLEMS]     (100000)
  *     bench_cache in FILE [PROBLEMS]     lookups in FILE, made if it is missing
  *     bench_cache only KIND FILE [PROBLEMS]     for a profile: exact, network,
- *                                               known, near, other or twin; CPU
- * time bench_cache open FILE...     each alone as a layer, then all together
+ *                                               known, near, other or
+ *                                               substitute; CPU time
+ *     bench_cache open FILE...     each alone as a layer, then all together
  *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
  *
  * Not a test: it prints medians, and ends with 1 where one is above its goal:
@@ -78,14 +79,14 @@ static void fill(spc__cache *cache, int problems)
 static double samples[MOST_SAMPLES];
 
 static void look_up(int sample, spc__cache *cache, const spc__problem_key *key,
-                    const spc__problem_key *twin)
+                    const spc__problem_key *substitute)
 {
     spc__choice found;
     int got = 0;
 
     uint64_t start = spc__now_ns();
-    spc_status status =
-        spc__cache_find_choices_of(cache, key, twin, &found, 1, &got, &error);
+    spc_status status = spc__cache_find_choices_of(cache, key, substitute,
+                                                   &found, 1, &got, &error);
     samples[sample] = (double)(spc__now_ns() - start) / 1e3;
     if (status != SPC_OK || got != 1) /* each assertion writes to a file */
         ck_abort_msg("%d found: %s", got, error.text);
@@ -143,14 +144,14 @@ static latency others(spc__cache *cache, int problems, int count)
 }
 
 /* The same of a gradient, whose forward layer was tuned: both are ranked. */
-static latency twins(spc__cache *cache, int problems, int count)
+static latency substitutes(spc__cache *cache, int problems, int count)
 {
     uint64_t seed = 1;
 
     for (int i = 0; i < count; i++) {
         spc__problem_key key = draw_other(&seed, problems);
-        spc__problem_key twin = key_of(draw(&seed, problems));
-        look_up(i, cache, &key, &twin);
+        spc__problem_key substitute = key_of(draw(&seed, problems));
+        look_up(i, cache, &key, &substitute);
     }
     return judge(count);
 }
@@ -226,7 +227,7 @@ static const struct {
     {"known", "an exact hit after a near one", exact, true, 20},
     {"near", "a near hit of the layer, buckets away", near_one, true, 20},
     {"other", "a near hit of another layer", others, true, 20},
-    {"twin", "a gradient, by its forward layer", twins, true, 20},
+    {"substitute", "a gradient, by its forward layer", substitutes, true, 20},
 };
 enum { KINDS = sizeof(kinds) / sizeof(*kinds), ASKED = 20000 };
 

@@ -352,21 +352,21 @@ static int count_one(unsigned what, void *count, void *stmt, void *text)
     return 0;
 }
 
-/* A problem without measurements has a measured twin, for its scene or a
+/* A problem without measurements has a measured substitute, for its scene or a
  * distant one, and equally distant records of its own. */
-START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
+START_TEST(choices_of_a_substitute_are_listed_by_match_and_distance)
 {
     static const struct {
-        int own, twin, asked; /* rows */
-        double serves;        /* own: 1, twin: 2 */
+        int own, substitute, asked; /* rows */
+        double serves;              /* own: 1, substitute: 2 */
         int listed;
     } rows[] = {{40, 5, 5, 2, 2}, {40, 6, 5, 2, 2},  {6, 5, 5, 1, 1},
                 {5, 5, 5, 1, 1},  {40, 5, 20, 2, 2}, {10, 40, 20, 1, 2}};
 
-    spc__cache *cache = open_user("twin.db");
+    spc__cache *cache = open_user("substitute.db");
     spc__provenance from = {.version = "0.1.0", .host = "here"};
     spc__problem_key own = small_place(rows[_i].own);
-    spc__problem_key twin = small_place(rows[_i].twin);
+    spc__problem_key substitute = small_place(rows[_i].substitute);
     spc__choice found[2];
     uint64_t seed = 1;
     int got;
@@ -374,7 +374,7 @@ START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
     spc__attrs_set_number(&own.layer, "back", 1);
     spc__attrs_set_number(&own.family, "back", 1);
     for (int i = 0; i < 2; i++) {
-        const spc__problem_key *key = i == 0 ? &own : &twin;
+        const spc__problem_key *key = i == 0 ? &own : &substitute;
         spc__trial trial = draw_trial(&seed);
         trial.status = SPC__TRIAL_OK;
         trial.samples = 5;
@@ -383,11 +383,11 @@ START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
         assert_ok(spc__cache_put_choice(cache, key, &trial, "fastest", &from,
                                         &error));
     }
-    own.features[0].value = twin.features[0].value = rows[_i].asked;
+    own.features[0].value = substitute.features[0].value = rows[_i].asked;
     for (int capacity = 1; capacity <= 2; capacity++)
         for (int times = 0; times < 2; times++) {
-            assert_ok(spc__cache_find_choices_of(cache, &own, &twin, found,
-                                                 capacity, &got, &error));
+            assert_ok(spc__cache_find_choices_of(
+                cache, &own, &substitute, found, capacity, &got, &error));
             ck_assert_int_eq(got, capacity < rows[_i].listed ? capacity
                                                              : rows[_i].listed);
             ck_assert_double_eq(found[0].trial.median_us, rows[_i].serves);
@@ -398,7 +398,7 @@ END_TEST
 
 /* Once the families are in memory, a look-up makes two SQLite queries: whether
  * they are current, and the record (exact, of the layer, of another layer, or
- * of a twin). */
+ * of a substitute). */
 START_TEST(a_lookup_asks_two_questions)
 {
     spc__cache *cache = open_warm();
@@ -407,7 +407,7 @@ START_TEST(a_lookup_asks_two_questions)
     sqlite3_trace_v2(cache->layers[0].db, SQLITE_TRACE_STMT, count_one, &asked);
     for (int n = 0; n < 5; n++) {
         spc__problem_key key = small_place(n == 0 ? ASKED : 40);
-        spc__problem_key twin = small_place(n == 4 ? 20 : ASKED);
+        spc__problem_key substitute = small_place(n == 4 ? 20 : ASKED);
         spc__choice found;
         int got;
         if (n >= 2)
@@ -416,8 +416,9 @@ START_TEST(a_lookup_asks_two_questions)
             spc__attrs_set_number(&key.family, "back", 1);
         for (int times = n == 3 ? 0 : 1; times < 2; times++) {
             asked = 0;
-            assert_ok(spc__cache_find_choices_of(
-                cache, &key, n >= 3 ? &twin : NULL, &found, 1, &got, &error));
+            assert_ok(spc__cache_find_choices_of(cache, &key,
+                                                 n >= 3 ? &substitute : NULL,
+                                                 &found, 1, &got, &error));
         }
         ck_assert_int_eq(got, 1);
         ck_assert_int_le(asked, 2);
@@ -441,8 +442,8 @@ Suite *suite(void)
     tcase_add_loop_test(near, a_choice_serves_while_its_seal_fits_both_rows, 0,
                         2);
     tcase_add_test(near, what_is_stored_beside_an_open_handle_serves);
-    tcase_add_loop_test(near, what_a_twin_knows_is_listed_by_match_and_distance,
-                        0, 6);
+    tcase_add_loop_test(
+        near, choices_of_a_substitute_are_listed_by_match_and_distance, 0, 6);
     tcase_add_test(near, a_lookup_asks_two_questions);
     suite_add_tcase(whole, near);
     return whole;

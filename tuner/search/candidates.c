@@ -299,13 +299,13 @@ spc__entry *spc__candidates_find(const spc__candidates *candidates,
     return NULL;
 }
 
-const spc__entry *spc__candidates_twin(const spc__candidates *candidates,
-                                       const spc__entry *entry)
+const spc__entry *spc__candidates_original(const spc__candidates *candidates,
+                                           const spc__entry *entry)
 {
     for (int i = 0; i < candidates->count; i++) {
         const spc__entry *other = &candidates->entries[i];
         /* A twin is a copy itself, and the note should name the original. */
-        if (other != entry && !other->is_twin &&
+        if (other != entry && !other->is_duplicate &&
             strcmp(other->identity, entry->identity) == 0)
             return other;
     }

@@ -38,12 +38,12 @@ typedef struct spc__entry { /* an admitted candidate */
     spc__state state;
     spc__trial trial; /* everything known except the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;      /* from the database */
-    bool is_twin;    /* another has the same code and launch */
-    bool serves;     /* a plan would use it now, by the database */
-    bool in_network; /* chosen in a network, by its replays */
-    bool was_late;   /* an earlier run noted a timeout */
-    bool doubted;    /* its time was below the floor, and is measured again */
+    bool known;        /* from the database */
+    bool is_duplicate; /* another has the same code and launch */
+    bool serves;       /* a plan would use it now, by the database */
+    bool in_network;   /* chosen in a network, by its replays */
+    bool was_late;     /* an earlier run noted a timeout */
+    bool doubted;      /* its time was below the floor, and is measured again */
     /* time beside all others that have one; 0: not a finalist */
     double side_us;
     /*
@@ -54,7 +54,7 @@ typedef struct spc__entry { /* an admitted candidate */
     bool won_near, lost_near;
     /* Changed since it was stored. */
     bool trial_pending, code_pending;
-    char identity[65]; /* equal for twins; "" until rendered */
+    char identity[65]; /* equal for duplicates; "" until rendered */
     char body[65];     /* equal for the same code */
     char *source;      /* rendered, until compiled */
     void *code;
@@ -99,9 +99,10 @@ void spc__candidates_release(spc__candidates *candidates);
 /* Finds a candidate by its configuration, or NULL. */
 spc__entry *spc__candidates_find(const spc__candidates *candidates,
                                  const char *template_name, const char *config);
-/* Another with the same code and launch that is no twin itself, or NULL. */
-const spc__entry *spc__candidates_twin(const spc__candidates *candidates,
-                                       const spc__entry *entry);
+/* Another with the same code and launch that is no duplicate itself, or NULL.
+ */
+const spc__entry *spc__candidates_original(const spc__candidates *candidates,
+                                           const spc__entry *entry);
 /*
  * Another that has the same code, or waits for it; or NULL. They only differ in
  * their launch, for example in the row order.
