@@ -273,7 +273,7 @@ bool spc__entry_has(const spc__entry *entry, int scenes, int goal, bool cold)
 }
 
 /* Takes samples of a candidate on every scene that has fewer than `goal`. */
-static spc_status take_turn(spc__meter *meter, spc__entry *entry, int goal)
+static spc_status take_samples(spc__meter *meter, spc__entry *entry, int goal)
 {
     const spc__request *request = meter->request;
     int samples = spc__request_effort(request)->screening;
@@ -289,7 +289,7 @@ static spc_status take_turn(spc__meter *meter, spc__entry *entry, int goal)
 }
 
 /* Takes cold samples on every scene without any. */
-static spc_status take_cold_turn(spc__meter *meter, spc__entry *entry)
+static spc_status take_cold_samples(spc__meter *meter, spc__entry *entry)
 {
     const spc__request *request = meter->request;
     int samples = spc__request_effort(request)->cold;
@@ -304,7 +304,7 @@ static spc_status take_cold_turn(spc__meter *meter, spc__entry *entry)
 spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
 {
     const spc__effort *effort = spc__request_effort(meter->request);
-    spc_status status = take_turn(meter, entry, effort->screening);
+    spc_status status = take_samples(meter, entry, effort->screening);
 
     if (status != SPC_OK || entry->state == SPC__FAILED)
         return status;
@@ -345,7 +345,7 @@ spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
             if (list[i]->state != SPC__TIMED ||
                 spc__entry_has(list[i], scenes, goal, false))
                 continue;
-            status = take_turn(meter, list[i], goal);
+            status = take_samples(meter, list[i], goal);
             list[i]->trial_pending = true;
             more = true;
         }
@@ -367,7 +367,7 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
         if (list[i]->state != SPC__TIMED ||
             spc__entry_has(list[i], scenes, 0, true))
             continue;
-        status = take_cold_turn(meter, list[i]);
+        status = take_cold_samples(meter, list[i]);
         list[i]->trial_pending = true;
     }
     return status;

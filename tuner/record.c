@@ -464,8 +464,8 @@ void spc__record_entry(spc__record *record, spc__entry *entry)
         try_to(record, entry, put_trial);
     entry->trial_pending &= spc__record_keeps(record);
     /* Here, as this is called steadily while a run works: see turn.c. */
-    if (record->turn != NULL)
-        spc__turn_renew(record->turn);
+    if (record->lease != NULL)
+        spc__work_lease_renew(record->lease);
 }
 
 void spc__record_list(spc__record *record, spc__entry *const *list, int count)

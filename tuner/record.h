@@ -22,7 +22,7 @@ typedef struct spc__record {
     bool has_warned;   /* about a failure of the database */
     spc_error trouble; /* SPC_OK: the last write worked */
     uint64_t trouble_ns;
-    struct spc__turn *turn; /* renewed at each write */
+    struct spc__work_lease *lease; /* renewed at each write */
 } spc__record;
 
 void spc__record_init(spc__record *out, const spc__request *request);

@@ -37,7 +37,7 @@ typedef struct run {
     spc__record record;
     spc__meter meter;
     spc__pipeline pipeline; /* connects those three */
-    spc__turn turn;
+    spc__work_lease lease;
     spc__winner winner;
     double layout_us; /* of the winner; 0: unknown */
     bool was_there;   /* the database has the winner: nothing to do */
@@ -283,7 +283,7 @@ static spc_status go(run *r)
     /* The turn comes before the records are recalled: another process may be
      * about to store the very results. */
     if (request->options.stage == SPC_STAGE_TIME &&
-        (status = spc__turn_take(&r->turn, request)) != SPC_OK)
+        (status = spc__work_lease_take(&r->lease, request)) != SPC_OK)
         return status;
     /* find_what_is_there() may have related them. */
     if (r->record.scene_count == 0 && (status = relate_scenes(r)) != SPC_OK)
@@ -407,7 +407,7 @@ spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx, const spc_conv *conv,
     const volatile int *cancel = ctx->cancel;
     spc__request_init(&r.request, ctx, conv, scenes, scene_count, options);
     spc__record_init(&r.record, &r.request);
-    r.record.turn = &r.turn;
+    r.record.lease = &r.lease;
     spc__meter_init(&r.meter, &r.request);
     r.pipeline = (spc__pipeline){.request = &r.request,
                                  .candidates = &r.candidates,
@@ -419,7 +419,7 @@ spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx, const spc_conv *conv,
     spc_status status = finish(&r, go(&r));
     /* After finish(): another process that waits for the turn reads the results
      * next. */
-    spc__turn_end(&r.turn);
+    spc__work_lease_drop(&r.lease);
     if (status == SPC_OK && !r.was_there) /* otherwise nothing was started */
         status = spc__pipeline_complete(&r.pipeline);
     ctx->cancel = cancel;

@@ -100,13 +100,13 @@ static spc_status allocate(places *p)
 }
 
 /* Moves an operand within its array; a workspace is filled. */
-static spc_status move(places *p, moved *m, bool turned)
+static spc_status move(places *p, moved *m, bool complement)
 {
     const spc__fixture *fixture = p->g->fixture;
     uintptr_t base = (uintptr_t)m->device;
     size_t steps = REACH / m->place;
 
-    m->behind = turned
+    m->behind = complement
                     ? REACH - m->place - m->behind
                     : m->place * spc__random_below(&p->random, (uint32_t)steps);
     char *to = m->device + (REACH - base % REACH) + m->behind;
@@ -117,8 +117,8 @@ static spc_status move(places *p, moved *m, bool turned)
     return spc_memory_upload(to, fixture->ctx, m->host, m->bytes);
 }
 
-/* Moves the operands and runs once. `turned`: to the other places. */
-static spc_status launch(places *p, bool turned, uint64_t *digest)
+/* Moves the operands and runs once. `complement`: to the other places. */
+static spc_status launch(places *p, bool complement, uint64_t *digest)
 {
     spc__fixture *fixture = p->g->fixture;
     spc_plan *plan = p->g->tested->plan;
@@ -127,7 +127,7 @@ static spc_status launch(places *p, bool turned, uint64_t *digest)
 
     p->buffers.out = fixture->out.data;
     for (int i = 0; i < p->count && status == SPC_OK; i++)
-        status = move(p, &p->all[i], turned);
+        status = move(p, &p->all[i], complement);
     if (status == SPC_OK)
         status = spc__fixture_fill_out(fixture, SPC__ZONE_BYTE);
     if (status == SPC_OK)

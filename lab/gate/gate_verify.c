@@ -294,14 +294,14 @@ static int run_scene(const spc__gate *g, int s, int count)
  * except the first two, which have hardly a row. When the time is up it chooses
  * the smallest of these.
  */
-static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
+static int next_scene(const spc__gate *g, int round, bool given, bool hurry)
 {
     const spc__sample *sample = g->fixture->sample;
     int awkward = sample->scene_count - sample->given;
 
     if (given || awkward == 0)
-        return turn % sample->given;
-    return sample->given + 2 + (hurry ? 0 : turn % (awkward - 2));
+        return round % sample->given;
+    return sample->given + 2 + (hurry ? 0 : round % (awkward - 2));
 }
 
 /*
@@ -316,7 +316,7 @@ static void run_repeatedly(const spc__gate *g, double limit_s)
     int real_least = g->fixture->sample->conv.deterministic ? REAL_LEAST : 0;
     int done = 0, real = 0, count = 1;
 
-    for (int turn = 0; g->out->status == SPC__TRIAL_OK; turn++) {
+    for (int round = 0; g->out->status == SPC__TRIAL_OK; round++) {
         uint64_t spent = spc__now_ns() - start;
         bool given = spent < limit_ns || real < real_least;
         bool hurry = spent > 2 * limit_ns;
@@ -324,7 +324,7 @@ static void run_repeatedly(const spc__gate *g, double limit_s)
             (done >= RUNS_MOST || (spent >= limit_ns && done >= RUNS) ||
              (hurry && done >= RUNS_LEAST)))
             break;
-        done += run_scene(g, next_scene(g, turn, given, hurry), count);
+        done += run_scene(g, next_scene(g, round, given, hurry), count);
         real += given ? count : 0;
         if (count < RUNS_AT_ONCE)
             count *= 2;

@@ -139,7 +139,7 @@ static spc_status read_weights(maker *m)
     const spc_conv *conv = m->conv;
     spc__operand as = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     size_t n = (size_t)(as.rows * as.columns), bytes = n * sizeof(float);
-    float *turned;
+    float *mirrored;
 
     if ((m->weights = malloc(3 * bytes)) == NULL)
         return spc__fail_memory(m->error, 3 * bytes);
@@ -148,12 +148,12 @@ static spc_status read_weights(maker *m)
     if (conv->pass != SPC_DGRAD)
         return SPC_OK;
     float *places = m->weights + n;
-    turned = places + n;
+    mirrored = places + n;
     for (size_t i = 0; i < n; i++)
         places[i] = (float)i;
-    spc__layer_weights(turned, places, conv);
+    spc__layer_weights(mirrored, places, conv);
     for (size_t i = 0; i < n; i++)
-        places[(size_t)turned[i]] = m->weights[i];
+        places[(size_t)mirrored[i]] = m->weights[i];
     memcpy(m->weights, places, bytes);
     return SPC_OK;
 }

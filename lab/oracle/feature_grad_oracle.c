@@ -308,8 +308,8 @@ static void sum_group(group *g, const spc_feature *f,
  * dx = root * (g - mean of g - xhat * mean of g xhat): the error of each term,
  * then of their sum, which has four roundings.
  */
-static void turn_group(double *out, double *tolerance, group *g,
-                       const spc_feature *f, const spc__feature_case *of)
+static void backward_group(double *out, double *tolerance, group *g,
+                           const spc_feature *f, const spc__feature_case *of)
 {
     double scale = root(f, &g->m), off = root_error(f, &g->m);
 
@@ -325,7 +325,7 @@ static void turn_group(double *out, double *tolerance, group *g,
     }
 }
 
-/* Calls turn_group for every group. */
+/* Calls backward_group for every group. */
 static void for_groups(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of,
                        void (*each)(double *out, double *tolerance, group *g,
@@ -351,7 +351,7 @@ static void for_groups(double *out, double *tolerance, const spc_feature *f,
 spc_status spc__norm_gradient(double *out, double *tolerance,
                               const spc_feature *f, const spc__feature_case *of)
 {
-    for_groups(out, tolerance, f, of, turn_group);
+    for_groups(out, tolerance, f, of, backward_group);
     return SPC_OK;
 }
 

@@ -186,7 +186,7 @@ static void draw_size(cloud *c, int i, int rows)
  * lie exactly on the radius or on the border of two cells, and every seventh
  * repeats the one before.
  */
-static void turn_into_points(cloud *c, float radius)
+static void convert_to_points(cloud *c, float radius)
 {
     double half = (double)radius * 1024 / 2;
     int32_t apart = half < 1 ? 1 : half > 1 << 20 ? 1 << 20 : (int32_t)half;
@@ -222,7 +222,7 @@ static spc_status make_scene(spc_scene **out, cloud *c, const spc_conv *conv,
                              const char *name, spc_error *error)
 {
     if (conv->geometry.rule == SPC_RULE_RADIUS)
-        turn_into_points(c, conv->geometry.radius);
+        convert_to_points(c, conv->geometry.radius);
     spc_status status =
         spc_scene_create(out, c->coords[0], c->rows, name, error);
     free(c);

@@ -150,9 +150,9 @@ static int least(int a, int b)
 }
 
 /* A quarter each: near one, anywhere, the largest, the smallest. */
-static span quarter_of(span all, int64_t turn)
+static span quarter_of(span all, int64_t index)
 {
-    switch (turn % 4) {
+    switch (index % 4) {
     case 0:
         return (span){-4, least(3, all.high), all.few};
     case 1:
@@ -164,11 +164,11 @@ static span quarter_of(span all, int64_t turn)
     }
 }
 
-/* Draws from the quarter of index `turn`. */
-static float draw_number(span exponents, int64_t turn, int bits,
+/* Draws from the quarter of index `index`. */
+static float draw_number(span exponents, int64_t index, int bits,
                          spc__random *random)
 {
-    span of = quarter_of(exponents, turn);
+    span of = quarter_of(exponents, index);
     uint32_t half = 1u << (bits - 1); /* the least with this many bits */
     float sign = sign_of(random);
     float significand = (float)(half + spc__random_below(random, half));

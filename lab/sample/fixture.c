@@ -177,7 +177,7 @@ spc_weights_layout spc__fixture_layout(spc__draw draw)
  * Transposes KRSC to RSCK. The weights of a DGRAD are those of its layer, whose
  * outputs are the gradient's inputs.
  */
-static void turn_weights(char *to, const char *from, const spc_conv *conv)
+static void transpose_weights(char *to, const char *from, const spc_conv *conv)
 {
     bool is_dgrad = conv->pass == SPC_DGRAD;
     size_t element = spc__dtype_of(conv->dtype)->bytes;
@@ -206,13 +206,13 @@ static spc_status upload_layout(spc__fixture *fixture, spc__draw draw,
 
     if (conv->pass == SPC_WGRAD || spc__fixture_layout(draw) == SPC_KRSC)
         return upload(fixture, &fixture->weights[draw], weights, bytes, place);
-    char *turned = malloc(bytes);
-    if (turned == NULL)
+    char *transposed = malloc(bytes);
+    if (transposed == NULL)
         return spc__fail_memory(spc__error_of(fixture->ctx), bytes);
-    turn_weights(turned, weights, conv);
+    transpose_weights(transposed, weights, conv);
     spc_status status =
-        upload(fixture, &fixture->weights[draw], turned, bytes, place);
-    free(turned);
+        upload(fixture, &fixture->weights[draw], transposed, bytes, place);
+    free(transposed);
     return status;
 }
 

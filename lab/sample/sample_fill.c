@@ -30,18 +30,18 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
 {
     const spc_conv *conv = &m->sample->conv;
     void *to = (void *)m->sample->weights[d];
-    float *turned;
+    float *mirrored;
 
     if (conv->pass != SPC_DGRAD) {
         spc__encode_rows(to, operand, m->weights[d]);
         return SPC_OK;
     }
     /* As floats: the type has at least a byte an element. */
-    if ((turned = malloc(operand->dense_bytes * 4)) == NULL)
+    if ((mirrored = malloc(operand->dense_bytes * 4)) == NULL)
         return spc__fail_memory(m->error, operand->dense_bytes * 4);
-    spc__layer_weights(turned, m->weights[d], conv);
-    spc__encode_rows(to, operand, turned);
-    free(turned);
+    spc__layer_weights(mirrored, m->weights[d], conv);
+    spc__encode_rows(to, operand, mirrored);
+    free(mirrored);
     return SPC_OK;
 }
 
@@ -233,19 +233,19 @@ static spc_status scale_arrays(spc__sample_maker *m, int s,
     const spc__sample_scene *scene = &m->sample->scenes[s];
     const spc_conv *conv = &m->sample->conv;
     bool adds = residual != NULL && spc__conv_out(conv) == SPC_F16;
-    int turn = s % 3, power = 0;
+    int rule = s % 3, power = 0;
     double largest = 3;
 
-    if (!spc__sample_is_size(m->sample, s) || turn == 0)
+    if (!spc__sample_is_size(m->sample, s) || rule == 0)
         return SPC_OK;
-    if (turn == 1)
+    if (rule == 1)
         power = spc__draw_tiny(conv);
     else if (largest_sum(m, s, seen, in, &largest) != SPC_OK)
         return m->error->status;
     else
         power = spc__draw_huge(conv, largest + (adds ? 3 : 0));
     scale(in, scene->rows_in * conv->cin, power);
-    if (adds && turn == 2)
+    if (adds && rule == 2)
         scale(residual, scene->rows_out * conv->cout, power);
     return SPC_OK;
 }

@@ -172,7 +172,7 @@ typedef struct spc__scene_values {
  * The sine and cosine of an angle in turns, from +, - and * only, so that every
  * machine gets the same bits, which libm does not promise.
  */
-void spc__scene_turn(double *cosine, double *sine, double turns);
+void spc__scene_sincos(double *cosine, double *sine, double turns);
 
 /*
  * Mean 0, deviation 1, at most 3.5: a sum of uniform numbers, for the same

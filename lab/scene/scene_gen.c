@@ -17,7 +17,7 @@
 /* ---- arithmetic ---------------------------------------------------------- */
 
 /* Taylor series to the last bit, for at most an eighth of a turn. */
-static void small_turn(double *cosine, double *sine, double turns)
+static void small_sincos(double *cosine, double *sine, double turns)
 {
     static const double two_pi = 6.283185307179586;
     double x = turns * two_pi;
@@ -32,7 +32,7 @@ static void small_turn(double *cosine, double *sine, double turns)
     *sine = x * (1 - s);
 }
 
-void spc__scene_turn(double *cosine, double *sine, double turns)
+void spc__scene_sincos(double *cosine, double *sine, double turns)
 {
     double whole =
         turns < 0 ? (double)(int64_t)(turns - 1) : (double)(int64_t)turns;
@@ -40,7 +40,7 @@ void spc__scene_turn(double *cosine, double *sine, double turns)
     int quarter = (int)(rest * 4 + 0.5);
     double c, s;
 
-    small_turn(&c, &s, rest - quarter * 0.25);
+    small_sincos(&c, &s, rest - quarter * 0.25);
     switch (quarter & 3) {
     case 0:
         *cosine = c, *sine = s;

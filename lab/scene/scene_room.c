@@ -26,7 +26,7 @@ enum { ROOM_SEED, ROOM_POINTS };
 typedef struct room {
     spc__voxels *out;
     double spacing;    /* of samples */
-    double turn[3][3]; /* room to camera */
+    double rotation[3][3]; /* room to camera */
     spc__random random;
 } room;
 
@@ -49,8 +49,9 @@ static spc_status add_point(room *r, const double p[3], spc_error *error)
     double point[3];
     spc__place place = {"gen:room", r->out->count, 0};
     for (int i = 0; i < 3; i++)
-        point[i] = spc__scene_float(
-            r->turn[i][0] * p[0] + r->turn[i][1] * p[1] + r->turn[i][2] * p[2]);
+        point[i] = spc__scene_float(r->rotation[i][0] * p[0] +
+                                    r->rotation[i][1] * p[1] +
+                                    r->rotation[i][2] * p[2]);
     return spc__voxels_add_point(r->out, 0, point, &place, error);
 }
 
@@ -170,12 +171,12 @@ static spc_status furnish(room *r, spc_error *error)
 static void aim(room *r)
 {
     double cy, sy, cp, sp;
-    spc__scene_turn(&cy, &sy, between(r, 0.02, 0.23));
-    spc__scene_turn(&cp, &sp, between(r, 0.02, 0.06));
-    double turn[3][3] = {
+    spc__scene_sincos(&cy, &sy, between(r, 0.02, 0.23));
+    spc__scene_sincos(&cp, &sp, between(r, 0.02, 0.06));
+    double rotation[3][3] = {
         {cy, -sy, 0}, {cp * sy, cp * cy, -sp}, {sp * sy, sp * cy, cp}};
     for (int i = 0; i < 9; i++)
-        r->turn[i / 3][i % 3] = turn[i / 3][i % 3];
+        r->rotation[i / 3][i % 3] = rotation[i / 3][i % 3];
 }
 
 /*

@@ -75,7 +75,7 @@ static void add_box(street *s, shape kind, double x, double y, double bottom,
                   .a = half[0],
                   .b = half[1],
                   .c = half[2]};
-    spc__scene_turn(&box.cos, &box.sin, yaw_turns);
+    spc__scene_sincos(&box.cos, &box.sin, yaw_turns);
     box.circle = sqrt(box.a * box.a + box.b * box.b);
     add(s, box);
 }
@@ -323,10 +323,10 @@ static spc_status scan_azimuth(spc__voxels *out, street *s, int azimuth,
     double ca, sa, ce, se;
     spc_status status = SPC_OK;
 
-    spc__scene_turn(&ca, &sa, (double)azimuth / AZIMUTHS);
+    spc__scene_sincos(&ca, &sa, (double)azimuth / AZIMUTHS);
     int near_count = find_near(near, s, ca, sa);
     for (int64_t beam = 0; beam < beams && status == SPC_OK; beam++) {
-        spc__scene_turn(&ce, &se, elevation(beam, beams));
+        spc__scene_sincos(&ce, &se, elevation(beam, beams));
         ray r = {ca * ce, sa * ce, se};
         double distance = trace(s, &r, near, near_count);
         status = add_return(out, s, &r, distance, error);

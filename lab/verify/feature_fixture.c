@@ -228,16 +228,17 @@ static spc_status draw_array(spc__feature_fixture *b, int array,
  */
 static void fill_stored(spc__feature_fixture *b)
 {
-    bool turned = b->feature->pass != SPC_FORWARD;
+    bool is_gradient = b->feature->pass != SPC_FORWARD;
     int channels = b->feature->channels;
     int offsets = spc_geometry_offset_count(&b->feature->geometry);
 
     for (int k = 0; k < offsets; k++)
         for (int64_t row = 0; row < b->of.rows_out; row++) {
             int64_t from = b->index[k * b->of.rows_out + row];
-            int64_t to = turned ? row : from;
+            int64_t to = is_gradient ? row : from;
             for (int64_t c = k; from >= 0 && c < channels; c += offsets)
-                b->stored[to * channels + c] = (int32_t)(turned ? from : row);
+                b->stored[to * channels + c] =
+                    (int32_t)(is_gradient ? from : row);
         }
 }
 

@@ -159,29 +159,29 @@ spc_status spc_map_create_inverse(spc_map **out, spc_coords *in, spc_coords *to,
     return create_public(__func__, out, in, to, geometry, true);
 }
 
-void spc__map_turn(spc_map *map, spc_map *inverse)
+void spc__map_derive(spc_map *map, spc_map *inverse)
 {
     /* Only the searches of these rules can write both directions. A map belongs
      * to at most one such pair. */
     spc_rule rule = map->geometry.rule;
 
     if ((rule != SPC_RULE_FLOOR && rule != SPC_RULE_FOOTPRINT) ||
-        map->inverse || !inverse->inverse || map->turned ||
-        inverse->turned_by || map->in != inverse->to ||
-        map->to != inverse->in || !map->in->indexer->turns ||
+        map->inverse || !inverse->inverse || map->derived ||
+        inverse->derived_from || map->in != inverse->to ||
+        map->to != inverse->in || !map->in->indexer->derives ||
         !spc__geometry_equal(&map->geometry, &inverse->geometry))
         return;
-    map->turned = inverse;
-    inverse->turned_by = map;
+    map->derived = inverse;
+    inverse->derived_from = map;
 }
 
 /* The other map stays usable by itself. */
-static void unlink_turned(spc_map *map)
+static void unlink_derived(spc_map *map)
 {
-    if (map->turned)
-        map->turned->turned_by = NULL;
-    if (map->turned_by)
-        map->turned_by->turned = NULL;
+    if (map->derived)
+        map->derived->derived_from = NULL;
+    if (map->derived_from)
+        map->derived_from->derived = NULL;
 }
 
 /* Ends what plans remember about the map. */
@@ -200,7 +200,7 @@ void spc_map_free(spc_map *map)
         return;
     /* Attachments point into layouts, so they go first. */
     release_attachments(map);
-    unlink_turned(map);
+    unlink_derived(map);
     /* Its indexer, its memory and its context are reached through the sets, so
      * those go last. */
     map->in->indexer->map_destroy(map);

@@ -34,7 +34,7 @@ struct spc_map {
     int offsets, mask_words;
     int centre; /* the offset whose input is the output row, or -1 */
     void *work; /* private to the indexer */
-    spc_map *turned, *turned_by; /* spc__map_turn */
+    spc_map *derived, *derived_from; /* spc__map_derive */
     int64_t pairs;               /* at the last check */
     bool filled;    /* a fill was enqueued; until then the map is empty */
     int in_rows, to_rows; /* capacities of its sets then */
@@ -72,7 +72,7 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
  * needs no search. Does nothing if the maps are not inverse to each other or
  * the device has no kernel for it. Either map may be freed first.
  */
-void spc__map_turn(spc_map *map, spc_map *inverse);
+void spc__map_derive(spc_map *map, spc_map *inverse);
 
 /* Returns the set that is not derived from the other one: the scene's. */
 spc_coords *spc__map_scene_set(const spc_map *map);

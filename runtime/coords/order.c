@@ -281,7 +281,7 @@ typedef struct plane {
 /* Rank of a plane among those of its axis. Across z the near planes come first,
  * as they show whether a patch is level. Along the other axes rows meet near
  * planes more often, so the far ones come first. The middle plane is last. */
-static int turn_of(const plane *p)
+static int rank_of(const plane *p)
 {
     int away = abs(p->at);
 
@@ -295,8 +295,8 @@ static int compare_planes(const void *a, const void *b)
 
     if (one->axis != two->axis)
         return two->axis - one->axis;
-    if (turn_of(one) != turn_of(two))
-        return turn_of(one) < turn_of(two) ? -1 : 1;
+    if (rank_of(one) != rank_of(two))
+        return rank_of(one) < rank_of(two) ? -1 : 1;
     return two->at - one->at;
 }
 

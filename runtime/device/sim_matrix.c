@@ -203,21 +203,22 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
                      int op)
 {
     for (int half = 0; half < 2; half++, core += leading) {
-        float turned[8][8];
+        float transposed[8][8];
         if (op != SPC_SIM_WGMMA_TF32) {
             for (int n = 0; n < 8; n++)
-                widen_as(turned[n], (const uint16_t *)(core + 16 * n),
+                widen_as(transposed[n], (const uint16_t *)(core + 16 * n),
                          op == SPC_SIM_WGMMA_BF16);
-            transpose(turned);
-            memcpy(b[8 * half], turned, sizeof(turned));
+            transpose(transposed);
+            memcpy(b[8 * half], transposed, sizeof(transposed));
         } else {
             /* Only four of the eight columns have numbers, and the others must
              * not be uninitialised. */
-            memset(turned, 0, sizeof(turned));
+            memset(transposed, 0, sizeof(transposed));
             for (int n = 0; n < 8; n++)
-                narrow_tf32(turned[n], (const uint32_t *)(core + 16 * n), 4);
-            transpose(turned);
-            memcpy(b[4 * half], turned, sizeof(turned) / 2);
+                narrow_tf32(transposed[n], (const uint32_t *)(core + 16 * n),
+                            4);
+            transpose(transposed);
+            memcpy(b[4 * half], transposed, sizeof(transposed) / 2);
         }
     }
 }

@@ -49,9 +49,9 @@ static int any_of(spc__sim_worker *worker, uint32_t set)
 {
     unsigned by = (unsigned)(draw(worker) >> 59);
     /* The mask keeps the shift below 32 for a rotation by 0. */
-    uint32_t turned = set >> by | set << ((32 - by) & 31);
+    uint32_t rotated = set >> by | set << ((32 - by) & 31);
 
-    return (int)((by + (unsigned)lowest(turned)) & 31);
+    return (int)((by + (unsigned)lowest(rotated)) & 31);
 }
 
 /* Chooses one of a set of lanes by the order of the schedule. */

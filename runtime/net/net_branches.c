@@ -80,7 +80,7 @@ static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
            plan->sets[work->set]->by.root == plan->sets[0];
 }
 
-/* Waits for the rows that points are turned into. */
+/* Waits for the rows that points are derived into. */
 static void wait_for_rows(const spc_net_plan *plan, spc__net_branch *branch)
 {
     if (plan->works[0].kind == SPC_NET_VOXELS)
@@ -109,7 +109,7 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
         wait_for_rows(plan, out);
         return;
     }
-    const spc_map *by = plan->maps[work->map]->turned_by;
+    const spc_map *by = plan->maps[work->map]->derived_from;
     for (int i = 0; by != NULL && i < plan->net->map_count; i++)
         if (plan->maps[i] == by) { /* the map waits for both sets already */
             wait_for(out, filler_of_map(plan, i));
@@ -195,12 +195,12 @@ static void find_needs(const spc_net_plan *plan)
  * before the branches that wait for it. */
 static void order_branches(spc_net_plan *plan)
 {
-    int turn = 0;
+    int number = 0;
 
     for (int need = 0; need <= plan->work_count; need++)
         for (int i = 0; i < plan->branch_count; i++)
             if (plan->branches[i].need == need)
-                plan->branches[turn++].turn = i;
+                plan->branches[number++].captured = i;
 }
 
 spc_status spc__net_plan_branches(spc_net_plan *plan)
@@ -346,8 +346,8 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
         return SPC_OK;
     status = put_mark(plan, &begin, stream);
     for (int i = 0; i < plan->branch_count && status == SPC_OK; i++)
-        status =
-            run_branch(plan, plan->branches[i].turn, &begin, buffers, stream);
+        status = run_branch(plan, plan->branches[i].captured, &begin, buffers,
+                            stream);
     return status == SPC_OK ? join(plan, stream) : status;
 }
 
@@ -386,8 +386,8 @@ static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
 }
 
 /* Puts the layers on the stream in their order. */
-static spc_status run_in_turn(spc_net_plan *plan,
-                              const spc_net_buffers *buffers, void *stream)
+static spc_status run_in_order(spc_net_plan *plan,
+                               const spc_net_buffers *buffers, void *stream)
 {
     spc_status status = SPC_OK;
 
@@ -529,5 +529,5 @@ spc_status spc__net_run_layers(spc_net_plan *plan,
 {
     return spc__net_layers_branch(plan)
                ? run_side_by_side(plan, buffers, stream)
-               : run_in_turn(plan, buffers, stream);
+               : run_in_order(plan, buffers, stream);
 }

@@ -56,7 +56,7 @@ typedef struct spc__net_branch {
     int after[SPC__NET_SOURCES + 1]; /* works that it waits for */
     int after_count;
     int need; /* the first layer that waits for it, directly or indirectly */
-    int turn; /* entry i: the work that is captured as number i */
+    int captured;    /* entry i: the work that is captured as number i */
     unsigned blocks; /* its share of the device */
     double ends;     /* estimated end of the branch in the model, us */
     spc__mark end;   /* during the capture of a graph */

@@ -223,14 +223,14 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
 
 /* An inverse map shares the search of the map that it inverts, if the plan
  * builds that map first. */
-static void turn_map(spc_net_plan *plan, int i)
+static void derive_maps(spc_net_plan *plan, int i)
 {
     for (int j = 0; j < plan->net->map_count; j++)
         if (plan->maps[j] != NULL && j != i)
-            spc__map_turn(plan->maps[j], plan->maps[i]);
+            spc__map_derive(plan->maps[j], plan->maps[i]);
 }
 
-/* Makes a map. An inverse one is turned from the map of its layer if there is
+/* Makes a map. An inverse one is derived from the map of its layer if there is
  * one. */
 static spc_status make_map(spc_net_plan *plan, int i)
 {
@@ -245,7 +245,7 @@ static spc_status make_map(spc_net_plan *plan, int i)
     if (status != SPC_OK)
         return spc__fail_prefix(spc__error_of(plan->ctx), "map %d: ", i);
     if (map->inverse)
-        turn_map(plan, i);
+        derive_maps(plan, i);
     return SPC_OK;
 }
 

@@ -86,7 +86,7 @@ static void add_set(cost *c, const spc_coords *set)
 }
 
 /* Adds the time of filling a map: its own, and a search of its lines or offsets
- * unless it is turned from another map. */
+ * unless it is derived from another map. */
 static void add_map(cost *c, const spc_net_plan *plan, int i)
 {
     const spc__net_map *map = &plan->net->maps[i];
@@ -95,7 +95,7 @@ static void add_map(cost *c, const spc_net_plan *plan, int i)
     int offsets = spc_geometry_offset_count(&map->geometry);
     int line = map->geometry.kernel[2];
 
-    bool searched = built->turned_by == NULL;
+    bool searched = built->derived_from == NULL;
     double search = map->inverse ? inverse * offsets
                                  : run * offsets / (line > 0 ? line : 1);
 
@@ -160,8 +160,8 @@ static int begin_branches(model *m, double now, int free)
 {
     spc_net_plan *plan = m->plan;
 
-    for (int turn = 0; turn < plan->branch_count; turn++) {
-        int i = plan->branches[turn].turn;
+    for (int number = 0; number < plan->branch_count; number++) {
+        int i = plan->branches[number].captured;
         spc__net_branch *branch = &plan->branches[i];
         /* It has started already, or its blocks do not fit: they must all be
          * resident at once. */

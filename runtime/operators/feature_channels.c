@@ -33,14 +33,14 @@ static int64_t repeat_outputs(const spc_feature *f)
 
 /* Every channel of a group gets the gradient of the group's sum. That of a mean
  * also has a factor, so it has kernels of its own. */
-static void turn_sum(spc_feature *out)
+static void dgrad_of_sum(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_REPEAT, out->channels / out->by,
                         out->by);
 }
 
 /* The gradients of equal channels add up. */
-static void turn_repeat(spc_feature *out)
+static void dgrad_of_repeat(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_GROUPSUM, out->channels * out->by,
                         out->by);
@@ -64,7 +64,7 @@ const spc__feature_row spc__feature_row_groupsum = {
     .check = check_group,
     .attrs = set_by,
     .outputs = group_outputs,
-    .turn = turn_sum,
+    .make_dgrad = dgrad_of_sum,
     .launches = {[SPC_FORWARD] = &rows},
 };
 
@@ -89,6 +89,6 @@ const spc__feature_row spc__feature_row_repeat = {
     .check = check_repeat,
     .attrs = set_by,
     .outputs = repeat_outputs,
-    .turn = turn_repeat,
+    .make_dgrad = dgrad_of_repeat,
     .launches = {[SPC_FORWARD] = &rows},
 };

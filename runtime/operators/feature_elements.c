@@ -20,13 +20,13 @@ static spc_status check_activation(const spc_feature *f, spc_error *error)
 }
 
 /* Both operands get the gradient as it is, and a repeat by 1 is a copy. */
-static void turn_add(spc_feature *out)
+static void dgrad_of_add(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_REPEAT, out->channels, 1);
 }
 
 /* The gradient of an activation is an operator of two inputs, x and dy. */
-static void turn_act(spc_feature *out)
+static void dgrad_of_act(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_ACTGRAD, out->channels, out->by);
 }
@@ -63,7 +63,7 @@ const spc__feature_row spc__feature_row_add = {
              "c" SPC__WORDS_ACT SPC__WORDS_PASS, "add,c=64,act=relu"},
     .attrs = spc__feature_set_activation,
     .adds = true,
-    .turn = turn_add,
+    .make_dgrad = dgrad_of_add,
     .launches = {[SPC_FORWARD] = &rows},
 };
 
@@ -78,7 +78,7 @@ const spc__feature_row spc__feature_row_act = {
              "an activation", "c slope=" SPC__WORDS_PASS, "act=silu,c=64"},
     .check = check_activation,
     .attrs = spc__feature_set_activation,
-    .turn = turn_act,
+    .make_dgrad = dgrad_of_act,
     .launches = {[SPC_FORWARD] = &rows},
 };
 

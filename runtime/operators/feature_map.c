@@ -104,7 +104,7 @@ static bool is_no_maximum(const spc_feature *f)
 }
 
 /* The gradient of a maximum is an un-pooling to the places of the maxima. */
-static void turn_pool(spc_feature *out)
+static void dgrad_of_pool(spc_feature *out)
 {
     if (out->reduction == SPC_REDUCE_MAX) {
         out->op = SPC_FEATURE_UNPOOL;
@@ -113,13 +113,13 @@ static void turn_pool(spc_feature *out)
     }
 }
 
-static void turn_slice(spc_feature *out)
+static void dgrad_of_slice(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_UNSLICE, (int)slice_outputs(out),
                         out->by);
 }
 
-static void turn_unslice(spc_feature *out)
+static void dgrad_of_unslice(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_SLICE, (int)unslice_outputs(out),
                         out->by);
@@ -182,7 +182,7 @@ const spc__feature_row spc__feature_row_pool = {
     .attrs = set_pool,
     .reads = SPC__READS_MAP,
     .stores_index = true,
-    .turn = turn_pool,
+    .make_dgrad = dgrad_of_pool,
     .has_dgrad = is_no_maximum,
     .launches = {[SPC_FORWARD] = &pool, [SPC_DGRAD] = &pool_back},
     .counts = pool_counts,
@@ -226,7 +226,7 @@ const spc__feature_row spc__feature_row_slice = {
     .attrs = set_slices,
     .reads = SPC__READS_MAP,
     .outputs = slice_outputs,
-    .turn = turn_slice,
+    .make_dgrad = dgrad_of_slice,
     .launches = {[SPC_FORWARD] = &slices},
 };
 
@@ -245,6 +245,6 @@ const spc__feature_row spc__feature_row_unslice = {
     .reads = SPC__READS_MAP,
     .outputs = unslice_outputs,
     .inverse = true,
-    .turn = turn_unslice,
+    .make_dgrad = dgrad_of_unslice,
     .launches = {[SPC_FORWARD] = &slices},
 };

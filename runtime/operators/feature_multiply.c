@@ -10,7 +10,7 @@
 #include "operators/feature_launch.h"
 #include "operators/feature_table.h"
 
-static void turn(spc_feature *out)
+static void make_dgrad(spc_feature *out)
 {
     out->pass = SPC_FORWARD;
 }
@@ -42,7 +42,7 @@ const spc__feature_row spc__feature_row_multiply = {
     .reads = SPC__READS_BATCH,
     .adds = true,
     .add_by_batch = true,
-    .turn = turn,
+    .make_dgrad = make_dgrad,
     .launches = {[SPC_FORWARD] = &forward, [SPC_WGRAD] = &sums},
     .arrays = arrays,
 };

@@ -63,8 +63,8 @@ spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
     spc_feature made = *layer;
     made.pass = pass;
     const spc__feature_row *row = spc__feature_row_of(layer->op);
-    if (pass == SPC_DGRAD && row->turn != NULL)
-        row->turn(&made);
+    if (pass == SPC_DGRAD && row->make_dgrad != NULL)
+        row->make_dgrad(&made);
     if (spc__feature_is_mirrored(&made))
         spc__geometry_mirror(&made.geometry, room);
     if ((status = spc_feature_check(&made, error)) == SPC_OK &&

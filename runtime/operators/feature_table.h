@@ -99,7 +99,7 @@ typedef struct spc__feature_row {
                                      * `affine` is set */
 
     /* ---- passes */
-    void (*turn)(
+    void (*make_dgrad)(
         spc_feature *out); /* from a layer to its DGRAD, which may be
                             * another operator; only the pass differs */
     bool (*has_dgrad)(const spc_feature *f); /* the DGRAD is no other operator;

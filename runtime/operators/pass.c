@@ -213,8 +213,8 @@ static void set_layer_strides(spc_pack_args *args, const spc_conv *conv,
 
 /* The layer has conv->cin outputs. In each group it has as many inputs as this
  * problem has outputs: KRSC [cin][K][out], RSCK [K][out][cin]. */
-static void set_turned_strides(spc_pack_args *args, const spc_conv *conv,
-                               bool rsck)
+static void set_transposed_strides(spc_pack_args *args, const spc_conv *conv,
+                                   bool rsck)
 {
     long long offsets = spc__conv_offsets(conv), cin = conv->cin;
     long long in = spc__conv_group_in(conv), out = spc__conv_group_out(conv);
@@ -236,7 +236,7 @@ void spc__pass_strides(spc_pack_args *args, const spc_conv *conv,
         set_layer_strides(args, conv, layout == SPC_RSCK);
         return;
     }
-    set_turned_strides(args, conv, layout == SPC_RSCK);
+    set_transposed_strides(args, conv, layout == SPC_RSCK);
     if (conv->op != SPC_SUBM || args->weights == NULL)
         return;
     /* A mirrored submanifold kernel has its offsets in the opposite order, so

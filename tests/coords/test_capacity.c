@@ -466,7 +466,7 @@ int main(int argc, char **argv)
         return status;
     Suite *suite = suite_create("capacity");
 
-    add_long(suite, "scenes", a_map_is_that_of_its_capacity, turns(LAYERS));
+    add_long(suite, "scenes", a_map_is_that_of_its_capacity, loops(LAYERS));
     if (!suite_is_gpu())
         add_long(suite, "memory", a_scene_allocates_nothing, 2 * LAYERS);
     add(suite, "stale", what_has_another_capacity_is_filled_again, 1);

@@ -481,18 +481,18 @@ START_TEST(a_footprint_of_footprints_is_one)
 END_TEST
 
 /* Links a map only with its own inverse. */
-static void turn(level *l)
+static void derive(level *l)
 {
-    spc__map_turn(l->same, l->inverse);
-    spc__map_turn(l->inverse, l->strided);
-    ck_assert_ptr_null(l->inverse->turned_by);
-    spc__map_turn(l->strided, l->inverse);
-    ck_assert_ptr_eq(l->inverse->turned_by,
-                     l->fine->indexer->turns ? l->strided : NULL);
+    spc__map_derive(l->same, l->inverse);
+    spc__map_derive(l->inverse, l->strided);
+    ck_assert_ptr_null(l->inverse->derived_from);
+    spc__map_derive(l->strided, l->inverse);
+    ck_assert_ptr_eq(l->inverse->derived_from,
+                     l->fine->indexer->derives ? l->strided : NULL);
 }
 
 /* Checks a frame of `size` rows; 0 is an empty frame. */
-static void check_turned_frame(level *l, int size, uint64_t seed)
+static void check_derived_frame(level *l, int size, uint64_t seed)
 {
     rows r = draw(size ? size : 1, -7, 11, 2, seed);
     int32_t count = size ? r.count : 0;
@@ -531,7 +531,7 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
     level l;
 
     open_level(&l, device_of(_i), 1500);
-    turn(&l);
+    derive(&l);
     const spc__indexer *indexer = l.fine->indexer;
     for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) {
         rows r = draw(900 - 200 * (int)f, -7, 11, 2, 7 + f);
@@ -554,12 +554,12 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
         free(r.at);
     }
     search_by_hash(&l);
-    check_turned_frame(&l, 33, 17);
-    check_turned_frame(&l, 0, 18);
+    check_derived_frame(&l, 33, 17);
+    check_derived_frame(&l, 0, 18);
     spc_map_free(l.strided);
     l.strided = NULL;
-    ck_assert_ptr_null(l.inverse->turned_by);
-    check_turned_frame(&l, 300, 19);
+    ck_assert_ptr_null(l.inverse->derived_from);
+    check_derived_frame(&l, 300, 19);
     close_level(&l);
 }
 END_TEST

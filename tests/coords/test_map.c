@@ -270,19 +270,19 @@ static spc_ctx *open_ctx(const char *device)
 }
 
 /* Number of runs of a loop over cases and devices. */
-static int turns(int count)
+static int loops(int count)
 {
     return only_device ? count : count * DEVICES;
 }
 
-static int case_of(int turn)
+static int case_of(int loop)
 {
-    return only_device ? turn : turn / DEVICES;
+    return only_device ? loop : loop / DEVICES;
 }
 
-static const char *device_of(int turn)
+static const char *device_of(int loop)
 {
-    return only_device ? only_device : devices[turn % DEVICES];
+    return only_device ? only_device : devices[loop % DEVICES];
 }
 
 /* ---- reading a map back ----------------------------------------------- */
@@ -780,21 +780,21 @@ int main(int argc, char **argv)
     TCase *agree = tcase_create("agreement"), *other = tcase_create("other");
     tcase_set_timeout(agree, 300);
     tcase_add_loop_test(agree, map_and_layouts_agree_with_the_oracle, 0,
-                        turns(CASES));
-    tcase_add_loop_test(agree, rebuilt_maps_equal_new_ones, 0, turns(4));
+                        loops(CASES));
+    tcase_add_loop_test(agree, rebuilt_maps_equal_new_ones, 0, loops(4));
     tcase_set_timeout(other, 300);
     tcase_add_loop_test(other, coordinates_on_the_device_give_the_same_map, 0,
-                        turns(1));
+                        loops(1));
     tcase_add_loop_test(other, duplicates_are_reported_with_their_rows, 0,
-                        turns(2));
-    tcase_add_loop_test(other, many_equal_rows_are_one_error, 0, turns(1));
+                        loops(2));
+    tcase_add_loop_test(other, many_equal_rows_are_one_error, 0, loops(1));
     tcase_add_loop_test(other, an_extent_beyond_64_bits_names_the_axis, 0,
-                        turns(1));
+                        loops(1));
     tcase_add_loop_test(other, batches_count_from_zero_and_without_large_gaps,
-                        0, turns(1));
+                        0, loops(1));
     tcase_add_loop_test(other, a_rebuild_outside_the_key_layout_is_reported, 0,
-                        turns(1));
-    tcase_add_loop_test(other, impossible_requests_are_refused, 0, turns(1));
+                        loops(1));
+    tcase_add_loop_test(other, impossible_requests_are_refused, 0, loops(1));
     tcase_add_loop_test(other, digests_join_what_their_order_says, 0,
                         (int)(sizeof digests / sizeof *digests));
     tcase_add_test(other, scans_need_fewer_steps_by_lines_and_fewest_by_planes);

@@ -19,19 +19,19 @@
 
 static const char *const devices[2] = {"cpu", "sim"};
 
-static int turns(int count)
+static int loops(int count)
 {
     return suite_device ? count : 2 * count;
 }
 
-static int case_of(int turn)
+static int case_of(int loop)
 {
-    return suite_device ? turn : turn / 2;
+    return suite_device ? loop : loop / 2;
 }
 
-static const char *device_of(int turn)
+static const char *device_of(int loop)
 {
-    return suite_device ? suite_device : devices[turn % 2];
+    return suite_device ? suite_device : devices[loop % 2];
 }
 
 /* A device that has several configurations. */
@@ -914,16 +914,16 @@ int main(int argc, char **argv)
     add(suite, "next", every_searcher_takes_the_next_frame, 4);
     add(suite, "merged", every_searcher_sees_merged_sets, 1);
     add(suite, "refused", what_cannot_search_is_refused_with_a_sentence,
-        turns(1));
+        loops(1));
     add(suite, "choices", maps_are_searched_as_the_database_says,
         sizeof recorded / sizeof *recorded);
     add(suite, "tuning", tuning_a_map_stores_its_choice, 1);
     add(suite, "host", the_host_has_no_searchers_to_choose_from, 1);
     add(suite, "pairs", pairs_by_offset_are_those_of_the_relation,
-        turns(CASES));
-    add(suite, "empty", no_rows_have_no_pairs, turns(1));
-    add(suite, "frames", pairs_follow_the_frames, turns(4));
+        loops(CASES));
+    add(suite, "empty", no_rows_have_no_pairs, loops(1));
+    add(suite, "frames", pairs_follow_the_frames, loops(4));
     add(suite, "transposed",
-        a_transposed_table_is_the_transposition_of_the_table, turns(CASES));
+        a_transposed_table_is_the_transposition_of_the_table, loops(CASES));
     return run_suite(suite);
 }

@@ -193,9 +193,9 @@ static void share_longest_first(int *load, int workers, const int *cost,
 static int deal(int *to, const table *t, int owner, int owners)
 {
     int count = 0, rank = owner;
-    for (int turn = 1; rank < t->tiles; turn++) {
+    for (int round = 1; rank < t->tiles; round++) {
         to[count++] = t->cost[rank];
-        rank = turn * owners + (turn % 2 ? owners - 1 - owner : owner);
+        rank = round * owners + (round % 2 ? owners - 1 - owner : owner);
     }
     return count;
 }

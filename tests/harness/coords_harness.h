@@ -15,19 +15,19 @@
 
 static const char *const devices[2] = {"cpu", "sim"};
 
-static inline int turns(int count)
+static inline int loops(int count)
 {
     return suite_device ? count : 2 * count;
 }
 
-static inline const char *device_of(int turn)
+static inline const char *device_of(int loop)
 {
-    return suite_device ? suite_device : devices[turn % 2];
+    return suite_device ? suite_device : devices[loop % 2];
 }
 
-static inline int case_of(int turn)
+static inline int case_of(int loop)
 {
-    return suite_device ? turn : turn / 2;
+    return suite_device ? loop : loop / 2;
 }
 
 /* Adds a case of the suite: a test with `count` loops for each device. */
@@ -37,7 +37,7 @@ static inline void add(Suite *suite, const char *name, const TTest *test,
     TCase *tc = tcase_create(name);
 
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, test, 0, turns(count));
+    tcase_add_loop_test(tc, test, 0, loops(count));
     suite_add_tcase(suite, tc);
 }
 

@@ -216,9 +216,9 @@ static inline spc_status load_text(spc_net **out, const char *text,
 
 /* ---- runs --------------------------------------------------------------- */
 
-static inline const char *device_of(int turn)
+static inline const char *device_of(int loop)
 {
-    return suite_device != NULL ? suite_device : turn == 0 ? "cpu" : "sim";
+    return suite_device != NULL ? suite_device : loop == 0 ? "cpu" : "sim";
 }
 
 static inline spc_scene *scene_of(int i)

@@ -960,7 +960,7 @@ START_TEST(angles_are_right_to_the_last_few_bits)
 {
     for (int i = -500; i <= 500; i++) {
         double turns = i / 167.0, c, s;
-        spc__scene_turn(&c, &s, turns);
+        spc__scene_sincos(&c, &s, turns);
         ck_assert_double_eq_tol(c, cos(turns * 6.283185307179586), 5e-15);
         ck_assert_double_eq_tol(s, sin(turns * 6.283185307179586), 5e-15);
     }

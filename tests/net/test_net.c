@@ -767,7 +767,7 @@ static int branch_of(const spc_net_plan *plan, const spc_map *map)
 START_TEST(inverse_maps_come_with_those_that_they_invert)
 {
     spc_net_options o = room_for(20000);
-    int turned = 0;
+    int derived = 0;
     harness r;
 
     open_doubles();
@@ -775,17 +775,17 @@ START_TEST(inverse_maps_come_with_those_that_they_invert)
     open_context(&r, "cuda");
     plan_net(&r, &o);
     for (int i = 0; i < r.net->map_count; i++) {
-        const spc_map *map = r.plan->maps[i], *by = map->turned_by;
+        const spc_map *map = r.plan->maps[i], *by = map->derived_from;
         ck_assert(map->inverse == (by != NULL));
         if (by == NULL)
             continue;
-        turned++;
+        derived++;
         const spc__net_branch *branch =
             &r.plan->branches[branch_of(r.plan, map)];
         ck_assert_int_eq(branch->after_count, 1);
         ck_assert_int_eq(branch->after[0], branch_of(r.plan, by));
     }
-    ck_assert_int_eq(turned, 4);
+    ck_assert_int_eq(derived, 4);
     close_harness(&r);
 }
 END_TEST

@@ -129,8 +129,8 @@ START_TEST(a_layer_decides_which_voxels_stay)
     int rows = (int)spc_scene_rows(scene);
     harness r;
 
-    for (int turn = 0; turn < 2; turn++) {
-        float bias = turn ? 1e4f : -1e4f;
+    for (int all = 0; all < 2; all++) {
+        float bias = all ? 1e4f : -1e4f;
         load(&r, "masked.lua", SPC_F32);
         assert_net(spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1,
                                      &error));
@@ -140,8 +140,8 @@ START_TEST(a_layer_decides_which_voxels_stay)
         upload(&r, scene, 1);
         assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
         check_run(&r, scene, false);
-        ck_assert_int_eq(rows_of_set(&r, 1), turn ? rows : 0);
-        ck_assert((rows_of_set(&r, 2) > 0) == turn);
+        ck_assert_int_eq(rows_of_set(&r, 1), all ? rows : 0);
+        ck_assert((rows_of_set(&r, 2) > 0) == all);
         close_harness(&r);
     }
     spc_scene_free(scene);

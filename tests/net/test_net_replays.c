@@ -127,7 +127,7 @@ static void replay_all(harness *r, const stage *s)
     assert_ok(r->ctx, spc_net_plan_capture(r->plan, &r->buffers));
     poison(r);
     spc__random_init(&random, 17);
-    for (int turn = 0; turn < 100; turn++)
+    for (int loop = 0; loop < 100; loop++)
         replay_one(r, s, (int)spc__random_below(&random, SCENES));
     close_plan(r);
 }

@@ -602,7 +602,7 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
-    int turns = suite_device != NULL ? 1 : DEVICES;
+    int loops = suite_device != NULL ? 1 : DEVICES;
 #ifdef SPC_SANITIZE /* its kernels take longer to compile */
     suite_sample(31);
 #else
@@ -611,15 +611,15 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("properties");
 
     add(suite, "symmetries", a_layer_keeps_its_symmetries,
-        turns * LENGTH(layers));
+        loops * LENGTH(layers));
     add(suite, "transposes", a_layer_and_its_transpose_have_the_same_products,
-        turns * LENGTH(pairs));
+        loops * LENGTH(pairs));
     add(suite, "groups", groups_are_blocks_of_the_weights,
-        turns * LENGTH(groups));
+        loops * LENGTH(groups));
     add(suite, "divided", a_divided_sum_is_the_whole_sum, 3);
-    add(suite, "drawn", a_drawn_layer_keeps_its_properties, turns);
+    add(suite, "drawn", a_drawn_layer_keeps_its_properties, loops);
     add(suite, "dataflows", a_drawn_layer_is_the_same_by_every_dataflow,
         LENGTH(ways));
-    add(suite, "nothing", of_nothing_comes_nothing, turns * LENGTH(layers));
+    add(suite, "nothing", of_nothing_comes_nothing, loops * LENGTH(layers));
     return run_suite(suite);
 }

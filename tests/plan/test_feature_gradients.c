@@ -72,7 +72,7 @@ static const char *const curved[] = {
 typedef struct place {
     spc_feature feature, back;
     spc_scene *scene;
-    spc_relation forward, turned;
+    spc_relation forward, reversed;
     int64_t near, far; /* number of input rows, and of output rows */
 } place;
 
@@ -105,21 +105,21 @@ static spc_scene *draw_scene(spc__random *random)
 }
 
 /* For one set: exchanges inputs and outputs. */
-static void turn_relation(spc_relation *r)
+static void reverse_relation(spc_relation *r)
 {
     size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
-    int32_t *turned = malloc(entries * sizeof(*turned));
+    int32_t *reversed = malloc(entries * sizeof(*reversed));
 
     for (size_t i = 0; i < entries; i++)
-        turned[i] = -1;
+        reversed[i] = -1;
     for (int k = 0; k < r->offsets; k++)
         for (int64_t o = 0; o < r->rows_out; o++) {
             int32_t i = r->index[k * r->rows_out + o];
             if (i >= 0)
-                turned[k * r->rows_out + i] = (int32_t)o;
+                reversed[k * r->rows_out + i] = (int32_t)o;
         }
     free(r->index);
-    r->index = turned;
+    r->index = reversed;
 }
 
 static void relate(spc_relation *out, const place *p, const spc_feature *f)
@@ -134,7 +134,7 @@ static void relate(spc_relation *out, const place *p, const spc_feature *f)
     conv.geometry = f->geometry;
     assert_ok(spc_oracle_relation(out, &conv, p->scene, 1, &error), error.text);
     if (subm && spc__feature_takes_inverse(f))
-        turn_relation(out);
+        reverse_relation(out);
 }
 
 static void open_place(place *p, const char *text, spc__random *random)
@@ -148,29 +148,29 @@ static void open_place(place *p, const char *text, spc__random *random)
     if (!spc__feature_takes_map(&p->feature))
         return;
     relate(&p->forward, p, &p->feature);
-    relate(&p->turned, p, &p->back);
+    relate(&p->reversed, p, &p->back);
     p->near = p->forward.rows_in;
     p->far = p->forward.rows_out;
-    ck_assert_int_eq(p->turned.rows_in, p->far);
-    ck_assert_int_eq(p->turned.rows_out, p->near);
+    ck_assert_int_eq(p->reversed.rows_in, p->far);
+    ck_assert_int_eq(p->reversed.rows_out, p->near);
 }
 
 static void close_place(place *p)
 {
     spc_relation_release(&p->forward);
-    spc_relation_release(&p->turned);
+    spc_relation_release(&p->reversed);
     spc_scene_free(p->scene);
 }
 
 /* ---- by definition ------------------------------------------------------- */
 
-static spc__feature_case case_of(const place *p, bool turned)
+static spc__feature_case case_of(const place *p, bool reversed)
 {
     return (spc__feature_case){
-        .rows_in = turned ? p->far : p->near,
-        .rows_out = turned ? p->near : p->far,
+        .rows_in = reversed ? p->far : p->near,
+        .rows_out = reversed ? p->near : p->far,
         .batches = BATCHES,
-        .map = turned ? p->turned.index : p->forward.index,
+        .map = reversed ? p->reversed.index : p->forward.index,
         .coords = spc_scene_coords(p->scene),
     };
 }
@@ -231,7 +231,7 @@ START_TEST(a_gradient_is_the_operator_turned_round)
     spc__random_init(&random, seed + (uint64_t)_i);
     open_place(&p, linear[_i], &random);
     const spc_feature *f = &p.feature;
-    spc__feature_case of = case_of(&p, false), turned = case_of(&p, true);
+    spc__feature_case of = case_of(&p, false), reversed = case_of(&p, true);
     int64_t ins = p.near * f->channels, outs = count_out(f, &of);
     float *x = draw(ins, true, &random), *dy = draw(outs, true, &random);
     float *zeros = calloc((size_t)ins, sizeof(*zeros));
@@ -239,9 +239,9 @@ START_TEST(a_gradient_is_the_operator_turned_round)
     of.in = x;
     of.add = zeros;
     double *y = define(f, &of, index);
-    give_gradient(&turned, &p.back, x, dy);
-    turned.index = index;
-    double *dx = define(&p.back, &turned, NULL);
+    give_gradient(&reversed, &p.back, x, dy);
+    reversed.index = index;
+    double *dx = define(&p.back, &reversed, NULL);
     double there = dot(y, dy, outs), back = dot(dx, x, ins);
     ck_assert_msg(fabs(there - back) <= 1e-9 * (1 + fabs(there)),
                   "%s: <dy, y> is %.12g, <dx, x> %.12g, seed %llu", linear[_i],
@@ -318,17 +318,17 @@ START_TEST(a_gradient_is_the_limit_of_differences)
     spc__random_init(&random, seed + (uint64_t)_i);
     open_place(&p, curved[_i], &random);
     int64_t count = p.near * p.feature.channels;
-    spc__feature_case of = case_of(&p, false), turned = of;
+    spc__feature_case of = case_of(&p, false), reversed = of;
     float *x = draw(count, false, &random), *way = draw(count, true, &random);
     float *dy = draw(count, false, &random);
     float *scale = draw(p.feature.channels, false, &random);
     float *shift = draw(p.feature.channels, false, &random);
     for (int64_t i = 0; i < count; i++)
         x[i] = on_grid(x[i], farthest);
-    of.scale = turned.scale = scale;
+    of.scale = reversed.scale = scale;
     of.shift = shift;
-    give_gradient(&turned, &p.back, x, dy);
-    double *dx = define(&p.back, &turned, NULL);
+    give_gradient(&reversed, &p.back, x, dy);
+    double *dx = define(&p.back, &reversed, NULL);
     double slope = dot(dx, way, count), found[2];
     for (int i = 0; i < 2; i++) {
         float step = i == 0 ? by : by / 2;

@@ -1486,7 +1486,7 @@ int main(int argc, char **argv)
         return run_nvrtc();
     if ((status = suite_open(argc, argv)) != 0)
         return status;
-    int turns = suite_device ? 1 : 2;
+    int loops = suite_device ? 1 : 2;
     Suite *suite = suite_create("features");
     add(suite, "examples", every_example_reads_back_as_it_is_written,
         SPC__FEATURES);
@@ -1505,7 +1505,7 @@ int main(int argc, char **argv)
     add(suite, "bench", a_bench_checks_what_it_times, 1);
     add(suite, "floor", the_floor_is_that_of_the_bytes_that_must_be_moved, 1);
     add(suite, "operators", every_operator_gives_what_its_definition_gives,
-        turns);
+        loops);
     add(suite, "many channels", rows_of_many_channels_are_normalised,
         LENGTH(many_channels));
     return run_suite(suite);

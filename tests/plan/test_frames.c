@@ -442,9 +442,9 @@ END_TEST
 
 /* ---- results of frames --------------------------------------------------- */
 
-static const char *device_of(int turn)
+static const char *device_of(int loop)
 {
-    return suite_device ? suite_device : turn == 0 ? "cpu" : "sim";
+    return suite_device ? suite_device : loop == 0 ? "cpu" : "sim";
 }
 
 /* Frames on the host are smaller by this factor. */

@@ -281,12 +281,12 @@ START_TEST(defaults_that_share_tiles_do_not_spill)
     static const char *const more[] = {"", ",bias=1",
                                        ",epilogue=scale+bias+add+relu"};
     static const char *const types[] = {"f16", "bf16", "tf32"};
-    int turn = suite_variant() + _i;
+    int variant = suite_variant() + _i;
     char layer[100];
 
     snprintf(layer, sizeof(layer), "subm,cin=%d,cout=%d,k=3,dtype=%s%s",
              shared_tiles[_i].cin, shared_tiles[_i].cout,
-             types[turn % LENGTH(types)], more[turn / 3 % LENGTH(more)]);
+             types[variant % LENGTH(types)], more[variant / 3 % LENGTH(more)]);
     check_spills("os_wgmma", layer, "sm_90a", shared_tiles[_i].rows);
 }
 END_TEST

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "lab/oracle/relation.h"
-#include "tuner/turn.h"
+#include "tuner/work_lease.h"
 #include "tuner/worker/harness.h"
 #include "tuner/worker/wire.h"
 #include "tuner/worker/worker_clock.h"
@@ -636,13 +636,13 @@ static pid_t start_other_tuner(const char *database)
         spc_scene *scene = NULL;
         spc_conv conv;
         spc__request request;
-        spc__turn turn = {0};
+        spc__work_lease lease = {0};
         spc_conv_parse(&conv, LAYER, NULL);
         spc_scene_load(&scene, SCENE, NULL);
         spc__request_init(&request, ctx, &conv,
                           (const spc_scene *const *)&scene, 1, NULL);
-        byte =
-            spc__turn_take(&turn, &request) == SPC_OK && turn.work.length > 0;
+        byte = spc__work_lease_take(&lease, &request) == SPC_OK &&
+               lease.work.length > 0;
         if (write(said[1], &byte, 1) == 1)
             pause();
         _exit(1);

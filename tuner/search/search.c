@@ -310,8 +310,8 @@ static void put_back(spc__entry *const *list, int count, timings *kept,
 }
 
 /* Times the finalists once more, from no samples, in shared rounds. */
-static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
-                               int count)
+static spc_status run_interleaved(spc__pipeline *p,
+                                  spc__entry *const *finalists, int count)
 {
     int goal = spc__request_effort(p->request)->final;
     spc__entry **list = calloc((size_t)count, sizeof(*list));
@@ -362,7 +362,7 @@ static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
     if ((kept = calloc((size_t)count, sizeof(*kept))) == NULL)
         return spc__fail_memory(p->request->error, sizeof(*kept));
     put_aside(list, count, kept);
-    spc_status status = run_in_turns(p, list, count);
+    spc_status status = run_interleaved(p, list, count);
     *overturned = status == SPC_OK &&
                   least_score(list + near, count - near, scenes) <=
                       (1 + SPC__TIE) * least_score(list, near, scenes);

@@ -477,9 +477,9 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
 }
 
 /* Longer at each turn, for whatever the machine lacks to come back. */
-static void nap(int turn)
+static void nap(int seconds)
 {
-    const struct timespec pause = {turn, 100 * 1000 * 1000};
+    const struct timespec pause = {seconds, 100 * 1000 * 1000};
 
     nanosleep(&pause, NULL);
 }

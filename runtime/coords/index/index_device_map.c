@@ -390,8 +390,8 @@ spc_status spc__device_map_fill(const spc_map *map,
 
 /* Builds the layouts of a map that the search of another map has already
  * filled. */
-static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
-                               void *stream, spc_error *error)
+static spc_status build_derived(spc_map *map, const spc__map_layout *sorted,
+                                void *stream, spc_error *error)
 {
     const map_work *w = map->work;
     spc_index_args args = map_args(map);
@@ -413,14 +413,14 @@ static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
 }
 
 /* Lets the search write the map of the other direction as well. */
-static void add_turned(spc_index_args *args, const spc_map *turned)
+static void add_derived(spc_index_args *args, const spc_map *derived)
 {
-    const map_work *w = turned->work;
+    const map_work *w = derived->work;
 
     args->turned = (spc_index_turned){
         .first = w->first,
-        .mask = turned->plain.mask,
-        .rows_padded = turned->to->rows_padded,
+        .mask = derived->plain.mask,
+        .rows_padded = derived->to->rows_padded,
     };
 }
 
@@ -432,14 +432,14 @@ spc_status spc__device_map_build(spc_map *map, const spc__source *source,
     spc_index_args args = map_args(map);
     spc_status status = SPC_OK;
 
-    if (map->turned_by)
-        return build_turned(map, sorted, stream, error);
+    if (map->derived_from)
+        return build_derived(map, sorted, stream, error);
     if (source)
         status = spc__index_add_build(&args, map->to, source, error);
     if (status != SPC_OK)
         return status;
-    if (map->turned)
-        add_turned(&args, map->turned);
+    if (map->derived)
+        add_derived(&args, map->derived);
     args.index = map->plain.index;
     args.stages |= SPC_INDEX_SEARCH | (args.index ? SPC_INDEX_PLAIN : 0);
     /* This order has a kernel of its own, which needs the finished masks. It is
@@ -528,7 +528,7 @@ spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
                                  spc_error *error)
 {
     /* The pairs of a linked map are counted by the search of the other one. */
-    const map_work *w = map->turned_by ? map->turned_by->work : map->work;
+    const map_work *w = map->derived_from ? map->derived_from->work : map->work;
     spc__device *device = map->ctx->device;
     size_t words = pair_words(&w->s);
     int *counts = malloc(4 * words);

@@ -83,7 +83,7 @@ spc_status spc__host_map_list(const spc_map *map, const spc__map_pairs *pairs,
     (void)stream;
     if (!spc__host_spread(map->ctx, map->offsets, count_offset, &l))
         return spc__interrupted(error);
-    /* Counts are at begin[k + 1], so the running sum turns begin[k] into the
+    /* Counts are at begin[k + 1], so the running sum derives begin[k] into the
      * first pair of offset k. */
     pairs->begin[0] = 0;
     for (int k = 0; k < map->offsets; k++)

@@ -69,8 +69,8 @@ typedef struct spc__indexer {
                             spc_error *error);
 
     /* True if one search can build a map and the same map in reverse direction
-     * (spc__map_turn). */
-    bool turns;
+     * (spc__map_derive). */
+    bool derives;
     spc_status (*map_create)(spc_map *map, spc_error *error);
     void (*map_destroy)(spc_map *map);
     /* See spc__map_configure. NULL: maps have no configurations. */

@@ -65,7 +65,7 @@ static void map_destroy(spc_map *map)
     spc__coords_dealloc(map->to, w->counts);
     spc__coords_dealloc(map->to, w->bundles);
     spc__coords_dealloc(map->to, w->limits);
-    spc_map_free(w->turned);
+    spc_map_free(w->reversed);
     free(w);
     map->work = NULL;
 }

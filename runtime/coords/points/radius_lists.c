@@ -155,8 +155,8 @@ spc_status spc__radius_inputs_reserve(const spc_map *map, spc_error *error)
 {
     const radius_work *w = map->work;
 
-    return w->turned ? spc__radius_reserve(w->turned, w->capacity, error)
-                     : SPC_OK;
+    return w->reversed ? spc__radius_reserve(w->reversed, w->capacity, error)
+                       : SPC_OK;
 }
 
 spc_status spc__radius_inputs(const spc_map *map, void *stream,
@@ -164,16 +164,16 @@ spc_status spc__radius_inputs(const spc_map *map, void *stream,
 {
     const radius_work *w = map->work;
 
-    return w->turned ? spc__radius_fill(w->turned, stream, error) : SPC_OK;
+    return w->reversed ? spc__radius_fill(w->reversed, stream, error) : SPC_OK;
 }
 
 /* Makes the map in the other direction, when something first needs it. */
-static spc_status make_turned(spc_map *map, void *stream, spc_error *error)
+static spc_status make_reversed(spc_map *map, void *stream, spc_error *error)
 {
     radius_work *w = map->work;
     spc_status status;
 
-    status = spc__radius_create(&w->turned, spc__points_of(map->to),
+    status = spc__radius_create(&w->reversed, spc__points_of(map->to),
                                 spc__points_of(map->in), &map->geometry,
                                 w->capacity, !map->inverse, error);
     return status == SPC_OK ? spc__radius_inputs(map, stream, error) : status;
@@ -188,8 +188,8 @@ spc_status spc__map_prepare_inputs(spc_map *map, void *stream)
     if (map->geometry.rule != SPC_RULE_RADIUS)
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "only maps of points have triplets by inputs");
-    else if (!w->turned)
-        status = make_turned(map, stream, &error);
+    else if (!w->reversed)
+        status = make_reversed(map, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
@@ -206,11 +206,11 @@ bool spc__map_inputs_view(spc_triplets_view *out, spc_pairs_view *inputs,
 {
     const radius_work *w = map->work;
 
-    if (map->geometry.rule != SPC_RULE_RADIUS || !w->turned)
+    if (map->geometry.rule != SPC_RULE_RADIUS || !w->reversed)
         return false;
-    spc__radius_view(out, w->turned);
+    spc__radius_view(out, w->reversed);
     *inputs = (spc_pairs_view){
-        .in = ((const radius_work *)w->turned->work)->order,
+        .in = ((const radius_work *)w->reversed->work)->order,
         .offsets = map->offsets,
         .capacity = map->in->rows_padded,
     };

@@ -26,7 +26,7 @@ typedef struct radius_work {
     int64_t capacity;
     int *counts;     /* for the list by offset */
     int *bundles;    /* the list by bundles; NULL: not needed */
-    spc_map *turned; /* the reverse relation; NULL: not needed */
+    spc_map *reversed; /* the reverse relation; NULL: not needed */
     /* For an inverse map with only the nearest points: the last that counts for
      * each input, and the code that finds it among the cells of the outputs. */
     unsigned *limits;

@@ -162,7 +162,7 @@ static spc_status add_up(spc_training *t, const step *s, int dy)
 }
 
 /* Adds the actions that carry the gradient back through a step. */
-static spc_status turn_step(spc_training *t, int i)
+static spc_status add_backward(spc_training *t, int i)
 {
     const step *s = &t->steps[i];
     int dy = t->values[s->out].grad;
@@ -213,6 +213,6 @@ spc_status spc__train_back(spc_training *t)
     spc_status status = take_outputs(t);
 
     for (int i = t->step_count - 1; i >= 0 && status == SPC_OK; i--)
-        status = turn_step(t, i);
+        status = add_backward(t, i);
     return status;
 }

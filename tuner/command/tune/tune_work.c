@@ -96,13 +96,13 @@ static double share_of_budget(const progress_board *board, bool in_order)
     int waiting = board->items - board->begun + 1;
     /* Lanes work at the same time, so an item waits only for those of its own
      * lane. */
-    int turns = (waiting + board->lanes - 1) / board->lanes;
+    int rounds = (waiting + board->lanes - 1) / board->lanes;
 
     if (board->budget_s <= 0)
         return 0;
     if (left <= 0)
         return -1;
-    return in_order || turns < 1 ? left : left / turns;
+    return in_order || rounds < 1 ? left : left / rounds;
 }
 
 /* Counts an item as done. Atomic, as the board is shared by the processes of

@@ -130,9 +130,9 @@ static void write_layer(char *out, size_t bytes, int i)
                  spc_dtype_name((spc_dtype)t), finishes[f].words);
 
     /* A gradient of inputs reads what the layer writes. */
-    bool turned = strstr(finishes[f].words, "pass=dgrad") != NULL;
-    int in = turned ? channels[c].out : channels[c].in;
-    int result = turned ? channels[c].in : channels[c].out;
+    bool is_dgrad = strstr(finishes[f].words, "pass=dgrad") != NULL;
+    int in = is_dgrad ? channels[c].out : channels[c].in;
+    int result = is_dgrad ? channels[c].in : channels[c].out;
     if (finishes[f].pitch > 0)
         snprintf(out + length, bytes - (size_t)length,
                  ",in_pitch=%d,out_pitch=%d", in + finishes[f].pitch,

@@ -41,11 +41,12 @@ static void pause_shortly(void)
 }
 
 /* Logs each holder once. */
-static void say_holder(const spc__turn *turn, char said[SPC__LEASE_OWNER],
+static void say_holder(const spc__work_lease *lease,
+                       char said[SPC__LEASE_OWNER],
                        const char holder[SPC__LEASE_OWNER])
 {
     if (strcmp(said, holder) != 0)
-        spc__log_printf(&turn->ctx->log, SPC_LOG_WARNING,
+        spc__log_printf(&lease->ctx->log, SPC_LOG_WARNING,
                         "process %s tunes this layer: waiting for its result",
                         holder);
     memcpy(said, holder, SPC__LEASE_OWNER);
@@ -65,47 +66,48 @@ static spc_status wait_for(const char *holder, const spc__request *request)
     return SPC_OK;
 }
 
-spc_status spc__turn_take(spc__turn *turn, const spc__request *request)
+spc_status spc__work_lease_take(spc__work_lease *lease,
+                                const spc__request *request)
 {
     char holder[SPC__LEASE_OWNER], said[SPC__LEASE_OWNER] = "";
     bool taken = false;
     spc_status status = SPC_OK;
 
-    turn->ctx = request->ctx;
+    lease->ctx = request->ctx;
     if (!request->ctx->stores)
         return SPC_OK;
-    name_work(&turn->work, request);
+    name_work(&lease->work, request);
     /* A failing lease stops nothing: two runs of one layer only waste time. */
-    while (status == SPC_OK && !turn->work.failed &&
-           spc__lease_take(&taken, holder, turn->ctx->cache,
-                           spc__buf_text(&turn->work), LEASE_SECONDS,
+    while (status == SPC_OK && !lease->work.failed &&
+           spc__lease_take(&taken, holder, lease->ctx->cache,
+                           spc__buf_text(&lease->work), LEASE_SECONDS,
                            NULL) == SPC_OK &&
            !taken) {
-        say_holder(turn, said, holder);
+        say_holder(lease, said, holder);
         status = wait_for(holder, request);
     }
     /* Without the turn there is nothing to renew or to end. */
     if (!taken)
-        spc__buf_clear(&turn->work);
-    turn->renewed_ns = spc__now_ns();
+        spc__buf_clear(&lease->work);
+    lease->renewed_ns = spc__now_ns();
     return status;
 }
 
-void spc__turn_renew(spc__turn *turn)
+void spc__work_lease_renew(spc__work_lease *lease)
 {
     bool taken;
 
-    if (turn->work.length == 0 ||
-        spc__now_ns() - turn->renewed_ns < RENEW_SECONDS * 1000000000ull)
+    if (lease->work.length == 0 ||
+        spc__now_ns() - lease->renewed_ns < RENEW_SECONDS * 1000000000ull)
         return;
-    turn->renewed_ns = spc__now_ns();
-    spc__lease_take(&taken, NULL, turn->ctx->cache, spc__buf_text(&turn->work),
-                    LEASE_SECONDS, NULL);
+    lease->renewed_ns = spc__now_ns();
+    spc__lease_take(&taken, NULL, lease->ctx->cache,
+                    spc__buf_text(&lease->work), LEASE_SECONDS, NULL);
 }
 
-void spc__turn_end(spc__turn *turn)
+void spc__work_lease_drop(spc__work_lease *lease)
 {
-    if (turn->work.length > 0)
-        spc__lease_drop(turn->ctx->cache, spc__buf_text(&turn->work));
-    spc__buf_release(&turn->work);
+    if (lease->work.length > 0)
+        spc__lease_drop(lease->ctx->cache, spc__buf_text(&lease->work));
+    spc__buf_release(&lease->work);
 }
