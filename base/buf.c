@@ -57,10 +57,10 @@ char *spc__buf_extend(spc__buf *buf, size_t length)
 {
     if (!reserve(buf, length))
         return NULL;
-    char *room = buf->data + buf->length;
+    char *end = buf->data + buf->length;
     buf->length += length;
     buf->data[buf->length] = '\0';
-    return room;
+    return end;
 }
 
 void spc__buf_append(spc__buf *buf, const void *data, size_t length)
@@ -85,12 +85,12 @@ void spc__buf_printf(spc__buf *buf, const char *format, ...)
     va_copy(again, args);
 
     /* Most texts fit into the free space, so try to print there first. */
-    size_t room = buf->failed ? 0 : buf->capacity - buf->length;
+    size_t left = buf->failed ? 0 : buf->capacity - buf->length;
     int length =
-        vsnprintf(room ? buf->data + buf->length : NULL, room, format, args);
+        vsnprintf(left ? buf->data + buf->length : NULL, left, format, args);
     if (length < 0) {
         buf->failed = true;
-    } else if ((size_t)length < room) {
+    } else if ((size_t)length < left) {
         buf->length += (size_t)length;
     } else if (reserve(buf, (size_t)length)) {
         vsnprintf(buf->data + buf->length, (size_t)length + 1, format, again);

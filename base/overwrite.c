@@ -201,8 +201,8 @@ spc_status spc__overwrite(const char *path, const spc__piece *pieces, int count,
     size_t bytes = 0;
 
     for (int i = 0; i < count && bytes < START_BYTES; i++) {
-        size_t room = START_BYTES - bytes;
-        size_t part = pieces[i].bytes < room ? pieces[i].bytes : room;
+        size_t left = START_BYTES - bytes;
+        size_t part = pieces[i].bytes < left ? pieces[i].bytes : left;
         if (part > 0)
             memcpy(start + bytes, pieces[i].data, part);
         bytes += part;

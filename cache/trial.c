@@ -273,8 +273,8 @@ static spc_status note(gathering *all, spc_status status)
 
 /* Returns the array with room for one more element. If out of memory, returns
  * NULL and the array is unchanged. */
-static void *with_room(void *array, int count, int *capacity,
-                       size_t element_bytes, spc_error *error)
+static void *grow(void *array, int count, int *capacity, size_t element_bytes,
+                  spc_error *error)
 {
     int more = *capacity > 0 ? *capacity * 2 : 16;
 
@@ -320,8 +320,8 @@ static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
 static spc_status leave_out(gathering *all, int layer, int64_t trial)
 {
     damaged_row *rows =
-        with_room(all->damaged, all->damaged_count, &all->damaged_capacity,
-                  sizeof(*rows), first_error(all));
+        grow(all->damaged, all->damaged_count, &all->damaged_capacity,
+             sizeof(*rows), first_error(all));
 
     if (rows == NULL)
         return note(all, SPC_ENOMEM);
@@ -351,8 +351,8 @@ static spc_status gather_row(gathering *all, spc__cache *cache, int at,
     /* The user's file is layer 0, and its trials replace those below. */
     if (is_hidden(cache, all, at, stmt))
         return SPC_OK;
-    spc__trial *trials = with_room(all->trials, all->count, &all->capacity,
-                                   sizeof(*trials), first_error(all));
+    spc__trial *trials = grow(all->trials, all->count, &all->capacity,
+                              sizeof(*trials), first_error(all));
     if (trials == NULL)
         return note(all, SPC_ENOMEM);
     all->trials = trials;

@@ -78,7 +78,7 @@ static int32_t *read_voxels(int64_t *rows, const char *path)
 }
 
 /* Makes room for the voxels; their number and densities choose the kernels. */
-static spc_net_options room_for(const int32_t *coords, int64_t rows)
+static spc_net_options options_for(const int32_t *coords, int64_t rows)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
 
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     spc_net_describe(&info, net);
     opened = seconds();
     const int32_t *sample = read_voxels(&voxels, argv[4]);
-    spc_net_options options = room_for(sample, voxels);
+    spc_net_options options = options_for(sample, voxels);
     check(spc_net_plan_create(&plan, ctx, net, &options));
     planned = seconds();
     size_t rows = (size_t)options.capacity;

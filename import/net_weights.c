@@ -113,13 +113,13 @@ static void name_norm(char *out, size_t bytes, const struct filling *f,
              norm, is_wrapped ? ".bn" : "");
 }
 
-/* `room` is three times the size of the parameter: scale, bias, and the
+/* `values` is three times the size of the parameter: scale, bias, and the
  * convolution's own bias, which may be missing. */
-static spc_status fold(float *room, const struct filling *f,
+static spc_status fold(float *values, const struct filling *f,
                        const spc_net_param *param)
 {
     char name[512];
-    float *conv_bias = room + 2 * param->count;
+    float *conv_bias = values + 2 * param->count;
     spc_net_param own = *param;
     spc_status status = SPC_OK;
 
@@ -130,7 +130,7 @@ static spc_status fold(float *room, const struct filling *f,
         conv_bias = NULL;
     name_norm(name, sizeof(name), f, param->norm);
     if (status == SPC_OK)
-        status = spc_batch_norm_load(room, room + param->count,
+        status = spc_batch_norm_load(values, values + param->count,
                                      (int)param->count, f->weights, name,
                                      param->eps, conv_bias, f->error);
     return status;
@@ -138,7 +138,7 @@ static spc_status fold(float *room, const struct filling *f,
 
 /* Loads the parameters of a scale layer. A batch normalisation is refused: only
  * convolutions fold it. */
-static spc_status load_own(float *room, const struct filling *f,
+static spc_status load_own(float *values, const struct filling *f,
                            const spc_net_param *param)
 {
     const char *suffix =
@@ -155,30 +155,30 @@ static spc_status load_own(float *room, const struct filling *f,
                          "sqrt(running_var + eps) as its weight, bias - "
                          "running_mean * that as its bias",
                          mean->name, param->layer);
-    return load_vector(room, f, param, find(f, param->layer, suffix), suffix);
+    return load_vector(values, f, param, find(f, param->layer, suffix), suffix);
 }
 
 /* Loads scale or bias: folded from a normalisation, or as the file has it. */
-static spc_status load_scale_or_bias(float *room, const struct filling *f,
+static spc_status load_scale_or_bias(float *values, const struct filling *f,
                                      const spc_net_param *param)
 {
     bool is_scale = param->which == SPC_OPERAND_SCALE;
     spc_status status;
 
     if (param->conv == NULL)
-        return load_own(room, f, param);
+        return load_own(values, f, param);
     if (param->norm == NULL || param->norm[0] == '\0')
         return is_scale
-                   ? load_vector(room, f, param,
+                   ? load_vector(values, f, param,
                                  find(f, param->layer, ".scale"),
                                  "the ending .scale")
-                   : load_vector(room, f, param, find_bias(f, param->layer),
+                   : load_vector(values, f, param, find_bias(f, param->layer),
                                  "the ending .bias or .linear.bias");
-    status = fold(room, f, param);
+    status = fold(values, f, param);
     if (status == SPC_OK && !is_scale)
         /* Folding gives both, the bias second. */
-        memmove(room, room + param->count,
-                (size_t)param->count * sizeof(*room));
+        memmove(values, values + param->count,
+                (size_t)param->count * sizeof(*values));
     return status;
 }
 
@@ -191,18 +191,18 @@ static spc_status fill_param(const struct filling *f,
     size_t count = (size_t)(param->count > 0 ? param->count : 0);
     /* A folded normalisation needs room for scale, bias, and the layer's own
      * bias. */
-    float *room = calloc(3 * count + 1, sizeof(*room));
+    float *values = calloc(3 * count + 1, sizeof(*values));
     spc_status status;
 
-    if (room == NULL)
-        return spc__fail_memory(f->error, 3 * count * sizeof(*room));
+    if (values == NULL)
+        return spc__fail_memory(f->error, 3 * count * sizeof(*values));
     status = param->which == SPC_OPERAND_WEIGHTS
-                 ? load_kernel(room, f, param)
-                 : load_scale_or_bias(room, f, param);
+                 ? load_kernel(values, f, param)
+                 : load_scale_or_bias(values, f, param);
     if (status == SPC_OK)
-        status = spc_net_set_param(f->net, param->layer, param->which, room,
+        status = spc_net_set_param(f->net, param->layer, param->which, values,
                                    param->count, f->error);
-    free(room);
+    free(values);
     return status;
 }
 

@@ -116,7 +116,7 @@ static spc_status prepare_sample(bench *b, uint64_t seed)
     if (status == SPC_OK)
         status = spc__fixture_create(&b->fixture, b->ctx, &b->sample);
     return status == SPC_OK && b->capacity > 0
-               ? spc__fixture_make_room(b->fixture, b->capacity)
+               ? spc__fixture_set_capacity(b->fixture, b->capacity)
                : status;
 }
 

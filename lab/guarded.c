@@ -62,17 +62,17 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
 {
     size_t zone = guards->zone_bytes[to->is_far];
 
-    if (to->base != NULL && bytes <= to->room)
+    if (to->base != NULL && bytes <= to->capacity)
         return SPC_OK;
     if (check_size(guards->ctx, bytes) != SPC_OK)
         return SPC_ECAPACITY;
     /* First, as the device may not have room for both. */
     spc__guarded_release(guards, to, 1);
-    to->room = round_up(bytes);
+    to->capacity = round_up(bytes);
     /* SPC__PLACES more, as the data may begin up to that far behind the
      * zone. */
     spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
-                                         to->room + 2 * zone + SPC__PLACES);
+                                         to->capacity + 2 * zone + SPC__PLACES);
     to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
 }

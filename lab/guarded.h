@@ -33,7 +33,7 @@ typedef struct spc__guards {
 typedef struct spc__guarded {
     char *base;
     char *data; /* one zone after the base, and up to SPC__PLACES bytes more */
-    size_t bytes, room;
+    size_t bytes, capacity;
     bool is_far; /* its zones are large, as candidates write to it */
 } spc__guarded;
 

@@ -575,13 +575,13 @@ static spc_status start_threads(spc__builder *builder)
 /* Room for all at once, so that giving back cannot fail. */
 static spc_status make_lists(spc__builder *builder)
 {
-    size_t room = (size_t)builder->candidates->count + 1;
+    size_t capacity = (size_t)builder->candidates->count + 1;
 
-    builder->done.at = calloc(room, sizeof(*builder->done.at));
-    builder->sharing.at = calloc(room, sizeof(*builder->sharing.at));
+    builder->done.at = calloc(capacity, sizeof(*builder->done.at));
+    builder->sharing.at = calloc(capacity, sizeof(*builder->sharing.at));
     if (builder->done.at == NULL || builder->sharing.at == NULL)
         return spc__fail_memory(builder->request->error,
-                                room * sizeof(*builder->done.at));
+                                capacity * sizeof(*builder->done.at));
     return SPC_OK;
 }
 

@@ -185,14 +185,14 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
 {
     if (timing->all == NULL) /* new samples replace those of the database */
-        timing->count = timing->room = 0;
-    if (timing->count + outcome->count > timing->room) {
-        int room = 2 * (timing->count + outcome->count);
-        double *more = realloc(timing->all, (size_t)room * sizeof(*more));
+        timing->count = timing->capacity = 0;
+    if (timing->count + outcome->count > timing->capacity) {
+        int capacity = 2 * (timing->count + outcome->count);
+        double *more = realloc(timing->all, (size_t)capacity * sizeof(*more));
         if (more == NULL)
             return false;
         timing->all = more;
-        timing->room = room;
+        timing->capacity = capacity;
     }
     memcpy(timing->all + timing->count, outcome->samples,
            (size_t)outcome->count * sizeof(double));
@@ -403,7 +403,7 @@ static void drop_samples(spc__entry *entry)
     for (int s = 0; s < SPC__SCENES_MAX; s++) {
         free(entry->timings[s].all);
         entry->timings[s].all = NULL;
-        entry->timings[s].count = entry->timings[s].room = 0;
+        entry->timings[s].count = entry->timings[s].capacity = 0;
     }
 }
 

@@ -145,7 +145,7 @@ static spc_status complete_held(spc__pipeline *p, batch *b)
  * for the last, so that there is soon something to report and to estimate the
  * time from.
  */
-static int room(const spc__pipeline *p, const batch *b)
+static int free_slots(const spc__pipeline *p, const batch *b)
 {
     bool is_first = b->times_alone && p->pace.done == 0;
 
@@ -156,7 +156,7 @@ static int room(const spc__pipeline *p, const batch *b)
  * over, none is added. */
 static spc_status refill(spc__pipeline *p, batch *b)
 {
-    int most = room(p, b);
+    int most = free_slots(p, b);
     spc_status status = SPC_OK;
 
     if (b->added < b->count && is_out_of_time(p)) {

@@ -62,12 +62,12 @@ spc_status spc__code_pack(void **out, size_t *out_bytes, const void *code,
                           size_t bytes, spc_error *error)
 {
     enum { LEVEL = 19 };
-    size_t room = ZSTD_compressBound(bytes);
+    size_t bound = ZSTD_compressBound(bytes);
 
-    *out = malloc(room);
+    *out = malloc(bound);
     if (*out == NULL)
-        return spc__fail_memory(error, room);
-    *out_bytes = ZSTD_compress(*out, room, code, bytes, LEVEL);
+        return spc__fail_memory(error, bound);
+    *out_bytes = ZSTD_compress(*out, bound, code, bytes, LEVEL);
     if (!ZSTD_isError(*out_bytes))
         return SPC_OK;
     free(*out);

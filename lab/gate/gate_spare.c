@@ -24,7 +24,7 @@ enum { BEHIND = SPC__RUN_DIGESTS, DIGESTS };
  * Bytes of the output after its rows. A plan that zeroes its output does so up
  * to the capacity; for others this space counts as the output's zone.
  */
-static size_t room_behind(const spc__gate *g)
+static size_t spare_bytes(const spc__gate *g)
 {
     const spc__fixture *fixture = g->fixture;
     size_t all = spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT,
@@ -119,7 +119,7 @@ static void test_scene(const spc__gate *g, int s, bool is_first)
     if (spc__fixture_take_spare(g->fixture, s) != SPC_OK ||
         spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g);
-    else if ((behind = room_behind(g), run(g, s, behind, is_first, digests)) !=
+    else if ((behind = spare_bytes(g), run(g, s, behind, is_first, digests)) !=
              SPC_OK)
         spc__gate_failed(g);
     else

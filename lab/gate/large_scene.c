@@ -53,7 +53,7 @@ static int64_t given_rows(const spc__fixture *fixture)
     return most;
 }
 
-static bool has_room(const spc__fixture *fixture, int64_t rows)
+static bool fits_memory(const spc__fixture *fixture, int64_t rows)
 {
     return rows <= most_entries / spc__conv_offsets(&fixture->sample->conv);
 }
@@ -98,10 +98,11 @@ static int64_t many_rows(const spc__fixture *fixture)
     if (rows < LEAST_ROWS)
         rows = LEAST_ROWS;
     if (!fixture->ops->runs_on_host_cores || given >= MANY_ROWS ||
-        (has_room(fixture, rows) && has_time(fixture, SPC__LARGE_MANY, rows)))
+        (fits_memory(fixture, rows) &&
+         has_time(fixture, SPC__LARGE_MANY, rows)))
         return rows;
     if (is_gradient && 4 * given < GRADIENT_ROWS &&
-        has_room(fixture, GRADIENT_ROWS) &&
+        fits_memory(fixture, GRADIENT_ROWS) &&
         has_time(fixture, SPC__LARGE_MANY, GRADIENT_ROWS))
         return GRADIENT_ROWS;
     return 4 * given;
@@ -235,7 +236,7 @@ spc_status spc__large_scene_create(spc_scene **out, const spc__fixture *fixture,
     *out = NULL;
     if (kind == SPC__LARGE_BLOCK && !fits_block(&fixture->sample->conv))
         return SPC_OK;
-    if (in_time && has_room(fixture, rows))
+    if (in_time && fits_memory(fixture, rows))
         return create(out, fixture, kind, rows);
     spc__log_printf(&fixture->ctx->log, SPC_LOG_DEBUG,
                     "a scene of %lld rows is not looked at: that takes too "

@@ -182,9 +182,9 @@ static style style_of(const spc_conv *conv, spc__draw draw)
     const spc__dtype *type = spc__dtype_of(conv->dtype);
     double sigmas = sums_in_half(conv) ? sure : likely;
     /* The products of integers up to 3 have mean square (14 / 3)^2. */
-    bool room =
+    bool fits_larger =
         sigmas * sqrt(longest_sum(conv)) * 14 / 3 <= results_below(conv);
-    style s = {.most = room ? 3 : 1, .of = 1, .in = 1, .weights = 1};
+    style s = {.most = fits_larger ? 3 : 1, .of = 1, .in = 1, .weights = 1};
 
     s.bits = type->factor_bits < 24 ? type->factor_bits : 13;
     if (sums_in_half(conv))
@@ -546,9 +546,9 @@ static style wgrad_style(const spc_conv *conv, spc__draw draw, int64_t rows)
 {
     style s = style_of(conv, draw);
     double n = (double)rows + 1;
-    bool room = likely * sqrt(n) * 14 / 3 <= results_below(conv);
+    bool fits_larger = likely * sqrt(n) * 14 / 3 <= results_below(conv);
 
-    s.most = room ? 3 : 1;
+    s.most = fits_larger ? 3 : 1;
     s.period = 2;
     while (s.bits > 3 &&
            sure * sqrt(n * 5 * ldexp(1, 2 * s.bits - 2) * 7 / 3) > sums_below)

@@ -42,7 +42,7 @@ static spc_status lay_at(spc__fixture *fixture, spc__guarded *to, size_t bytes,
 static spc_status lay_again(spc__fixture *fixture, spc__guarded *to,
                             size_t bytes, size_t place)
 {
-    if (to->base == NULL || bytes > to->room)
+    if (to->base == NULL || bytes > to->capacity)
         return lay_at(fixture, to, bytes, place);
     return spc__guarded_lay(
         &fixture->guards, to, bytes,

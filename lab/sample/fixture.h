@@ -88,7 +88,7 @@ void spc__fixture_free(spc__fixture *fixture);
  * Prepared layouts are lost. SPC_ECAPACITY: the scene has more voxels;
  * SPC_EUNSUPPORTED: the layer has two given sets.
  */
-spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity);
+spc_status spc__fixture_set_capacity(spc__fixture *fixture, int64_t capacity);
 
 /* Builds the map of scene `s` between zones; not for a linear layer. */
 spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture,

@@ -494,9 +494,9 @@ int spc_devices_list(spc_device_info *out, int capacity)
     int count = 0;
 
     for (int i = 0; spc__device_table[i] != NULL; i++) {
-        int room = out != NULL && capacity > count ? capacity - count : 0;
+        int left = out != NULL && capacity > count ? capacity - count : 0;
         count +=
-            spc__device_table[i]->list(room > 0 ? out + count : NULL, room);
+            spc__device_table[i]->list(left > 0 ? out + count : NULL, left);
     }
     return count;
 }

@@ -28,7 +28,7 @@ bool spc__is_hooked(const spc__hooked *hooked)
 }
 
 /* Makes room for one more block, so that recording it cannot fail. */
-static spc_status make_room(spc__hooked *hooked, spc_error *error)
+static spc_status reserve(spc__hooked *hooked, spc_error *error)
 {
     if (hooked->count < hooked->capacity)
         return SPC_OK;
@@ -77,7 +77,7 @@ spc_status spc__hooked_alloc(spc__hooked *hooked, void **out, size_t bytes,
     if (status != SPC_OK)
         return status;
     pthread_mutex_lock(&hooked->lock);
-    if ((status = make_room(hooked, error)) == SPC_OK)
+    if ((status = reserve(hooked, error)) == SPC_OK)
         hooked->blocks[hooked->count++] = (spc__hooked_block){memory, bytes};
     pthread_mutex_unlock(&hooked->lock);
     if (status == SPC_OK)

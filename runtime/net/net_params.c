@@ -29,8 +29,8 @@ bool spc__net_owns(const spc_net *net, int n, int j)
 }
 
 /* Returns the layer's array, allocated on first use. */
-static spc_status room(float **out, spc__net_node *node, int j,
-                       spc_error *error)
+static spc_status alloc_param(float **out, spc__net_node *node, int j,
+                              spc_error *error)
 {
     size_t bytes = (size_t)node->counts[j] * sizeof(float);
 
@@ -51,7 +51,7 @@ spc_status spc__net_copy_shared(spc_net *net, spc_error *error)
             if (node->counts[j] == 0 || spc__net_owns(net, n, j) ||
                 net->nodes[node->shares].params[j] == NULL)
                 continue;
-            if ((status = room(&to, node, j, error)) == SPC_OK)
+            if ((status = alloc_param(&to, node, j, error)) == SPC_OK)
                 memcpy(to, net->nodes[node->shares].params[j],
                        (size_t)node->counts[j] * sizeof(*to));
         }
@@ -192,7 +192,7 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
     /* Everything that can fail comes before the copy. */
     if ((status = check_values(node, j, values, error)) != SPC_OK ||
         (status = spc__net_note_values(node, j, values, error)) != SPC_OK ||
-        (status = room(&to, node, j, error)) != SPC_OK)
+        (status = alloc_param(&to, node, j, error)) != SPC_OK)
         return status;
     memcpy(to, values, (size_t)count * sizeof(*to));
     /* Layers that share the parameters have copies, which packing reads. */
@@ -256,7 +256,7 @@ spc_status spc_net_init_params(spc_net *net, uint64_t seed, spc_error *error)
              * change the values of the others. */
             spc__random_init(&random, seed * 1000003 +
                                           (uint64_t)(i * SPC__NET_PARAMS + j));
-            if ((status = room(&to, node, j, error)) == SPC_OK)
+            if ((status = alloc_param(&to, node, j, error)) == SPC_OK)
                 draw_param(to, node, j, &random);
         }
     return status == SPC_OK ? spc__net_copy_shared(net, error) : status;

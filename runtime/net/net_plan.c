@@ -392,12 +392,12 @@ static void set_lives(spc_net_plan *plan, int tensors)
 static spc_status arrange(spc_net_plan *plan)
 {
     int tensors = plan->piece_count;
-    size_t room = (size_t)(tensors + plan->work_count + 1);
+    size_t most = (size_t)(tensors + plan->work_count + 1);
 
-    plan->pieces = calloc(room, sizeof(*plan->pieces));
+    plan->pieces = calloc(most, sizeof(*plan->pieces));
     if (plan->pieces == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx),
-                                room * sizeof(*plan->pieces));
+                                most * sizeof(*plan->pieces));
     measure_pieces(plan);
     set_lives(plan, tensors);
     for (int i = 0; i < plan->work_count; i++)

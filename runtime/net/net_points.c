@@ -79,7 +79,7 @@ static bool has_sample(const spc_net_plan *plan)
 }
 
 /* Scales a number from the sample to the plan's capacity, with slack. */
-static double room_for(const spc_net_plan *plan, double of_sample)
+static double capacity_for(const spc_net_plan *plan, double of_sample)
 {
     const spc_net_options *o = &plan->options;
 
@@ -161,9 +161,9 @@ static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
         return spc__points_make_sampled(out, from, edge, most, error);
     *out = NULL;
     if ((status = sample(&wide, from, edge, most, error)) == SPC_OK) {
-        double room = room_for(plan, (double)wide->rows.rows);
+        double wanted = capacity_for(plan, (double)wide->rows.rows);
         status = sample(out, from, edge,
-                        room < (double)most ? (int64_t)room : most, error);
+                        wanted < (double)most ? (int64_t)wanted : most, error);
     }
     /* The cloud with the final capacity was sampled from the source itself, so
      * the wide one is not needed. */
@@ -227,14 +227,14 @@ static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
 {
     const spc_net_options *o = &plan->options;
     /* In double, as rows times neighbours may exceed an int. */
-    double rows = map->to->capacity, most = SPC_INDEX_NO_ROW - 1, room;
+    double rows = map->to->capacity, most = SPC_INDEX_NO_ROW - 1, wanted;
 
     if (o->neighbours > 0)
-        room = o->neighbours * rows;
+        wanted = o->neighbours * rows;
     else
-        room = has_sample(plan) ? room_for(plan, (double)map->pairs)
-                                : neighbours_unknown * rows;
-    return (int64_t)(room < most ? room : most);
+        wanted = has_sample(plan) ? capacity_for(plan, (double)map->pairs)
+                                  : neighbours_unknown * rows;
+    return (int64_t)(wanted < most ? wanted : most);
 }
 
 /* Fills the map with the sample first, as its size determines the capacity. */

@@ -362,8 +362,8 @@ static void name_set(char out[120], const spc_net_plan *plan, int set)
 
 /* The multiple of the plan's capacity that an inner set holds; 0 if its
  * capacity does not come from such a multiple. */
-static double room_of(const spc_net_plan *plan, int set, const char **word,
-                      double *scale)
+static double growth_of(const spc_net_plan *plan, int set, const char **word,
+                        double *scale)
 {
     const spc__net_set *s = &plan->net->sets[set];
     bool regrouped = s->kind == SPC__NET_REGROUPED;
@@ -398,9 +398,9 @@ static double least_times(double rows, double count)
 
 /* A caller cannot set the capacity of an inner set, so the message names the
  * plan's capacity and the factor, which can be changed. */
-static spc_status fail_room(const spc_net_plan *plan, const char *where,
-                            const spc_coords *set, double times,
-                            const char *word, double scale)
+static spc_status fail_capacity(const spc_net_plan *plan, const char *where,
+                                const spc_coords *set, double times,
+                                const char *word, double scale)
 {
     double now = (double)plan->options.capacity, asked = set->asked;
     char more[64] = "";
@@ -425,11 +425,11 @@ static spc_status fail_set(spc_net_plan *plan, int set)
     spc_error *error = spc__error_of(plan->ctx);
     const char *word;
     char where[120];
-    double scale, times = room_of(plan, set, &word, &scale);
+    double scale, times = growth_of(plan, set, &word, &scale);
 
     name_set(where, plan, set);
     if (error->status == SPC_ECAPACITY && times > 0)
-        return fail_room(plan, where, plan->sets[set], times, word, scale);
+        return fail_capacity(plan, where, plan->sets[set], times, word, scale);
     return spc__fail_prefix(error, "%s: ", where);
 }
 

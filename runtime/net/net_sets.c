@@ -181,9 +181,9 @@ static int64_t slots_of(const spc_net_plan *plan, const spc__net_set *set)
 static int64_t regrouped_capacity(const spc_net_plan *plan,
                                   const spc__net_set *set)
 {
-    double room = ceil(set->room * (double)plan->options.capacity);
+    double wanted = ceil(set->room * (double)plan->options.capacity);
 
-    return room < (double)slots_of(plan, set) ? (int64_t)room : 0;
+    return wanted < (double)slots_of(plan, set) ? (int64_t)wanted : 0;
 }
 
 static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
@@ -277,10 +277,10 @@ spc_status spc__net_make_sets(spc_net_plan *plan)
 
 /* The sample has no features, so the result of a mask is unknown. This samples
  * slots until three quarters of the capacity are used. */
-static void draw_mask(uint8_t *mask, int64_t slots, int64_t room)
+static void draw_mask(uint8_t *mask, int64_t slots, int64_t rows)
 {
     spc__random random;
-    double stays = 0.75 * (double)room / (double)slots;
+    double stays = 0.75 * (double)rows / (double)slots;
 
     /* A fixed seed: the same network gets the same kernels every time. */
     spc__random_init(&random, 1);

@@ -103,8 +103,8 @@ int64_t spc__feature_sums_bytes(const spc_feature *f)
                : 0;
 }
 
-void spc__feature_room_of(spc__feature_room *out, const spc_feature *f,
-                          const sizes *s)
+void spc__feature_scratch_of(spc__feature_scratch *out, const spc_feature *f,
+                             const sizes *s)
 {
     const spc__feature_row *row = spc__feature_row_of(f->op);
     spc__feature_arrays arrays = {0};

@@ -35,14 +35,15 @@ size_t spc__feature_natural(const spc_feature *feature, int64_t elements);
 int64_t spc__feature_sums_bytes(const spc_feature *f);
 
 /* The offsets of arrays in the workspace. */
-typedef struct spc__feature_room {
+typedef struct spc__feature_scratch {
     size_t moments, cells; /* `parts` come first */
     size_t bytes;
     size_t cells_bytes; /* filled with `empty` */
     int empty;
-} spc__feature_room;
+} spc__feature_scratch;
 
-void spc__feature_room_of(spc__feature_room *out, const spc_feature *feature,
-                          const spc__feature_sizes *sizes);
+void spc__feature_scratch_of(spc__feature_scratch *out,
+                             const spc_feature *feature,
+                             const spc__feature_sizes *sizes);
 
 #endif

@@ -194,15 +194,15 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
  * formula. */
 int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 {
-    int64_t low[3], high[3], room;
+    int64_t low[3], high[3], span;
 
     if (g->rule == SPC_RULE_GENERATIVE)
         return g->shape[axis];
     if (g->rule != SPC_RULE_FOOTPRINT || g->shape[axis] == 0)
         return 0;
     spc__geometry_span(low, high, g);
-    room = (int64_t)g->shape[axis] - low[axis] - high[axis] - 1;
-    return room < 0 ? 0 : room / g->stride[axis] + 1;
+    span = (int64_t)g->shape[axis] - low[axis] - high[axis] - 1;
+    return span < 0 ? 0 : span / g->stride[axis] + 1;
 }
 
 bool spc__geometry_derives_by_list(const spc_geometry *g)

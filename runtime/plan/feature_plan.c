@@ -176,14 +176,14 @@ int64_t spc_coords_batches(const spc_coords *coords)
 size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
                                         const spc_coords *set)
 {
-    spc__feature_room room;
+    spc__feature_scratch scratch;
 
     if (plan == NULL || set == NULL)
         return 0;
     spc__feature_sizes sizes = {set->capacity, spc_coords_batches(set),
                                 set->capacity};
-    spc__feature_room_of(&room, &plan->feature, &sizes);
-    return room.bytes;
+    spc__feature_scratch_of(&scratch, &plan->feature, &sizes);
+    return scratch.bytes;
 }
 
 /* ---- maps ---------------------------------------------------------------- */
@@ -247,7 +247,7 @@ typedef struct run {
     const spc_feature_plan *plan;
     spc_feature_args args;
     spc__feature_sizes sizes;
-    spc__feature_room room;
+    spc__feature_scratch scratch;
     bool aligned; /* all rows are aligned to their pieces */
 } run;
 
@@ -317,7 +317,7 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
         /* The gradient of weights is f32, whatever the type of the features. */
         (f->pass == SPC_WGRAD && !spc__feature_is_of_add(f) &&
          (status = spc__check_buffer("out", b->out, 4, error))) ||
-        (r->room.bytes > 0 &&
+        (r->scratch.bytes > 0 &&
          (status = spc__check_buffer("workspace", b->workspace, 256, error))))
         return status;
     a->in = b->in;
@@ -388,19 +388,19 @@ static spc_status set_workspace(run *r, char *workspace, void *stream,
                                 spc_error *error)
 {
     spc__device *device = r->plan->ctx->device;
-    const spc__feature_room *room = &r->room;
+    const spc__feature_scratch *scratch = &r->scratch;
 
-    if (room->bytes == 0)
+    if (scratch->bytes == 0)
         return SPC_OK;
     r->args.parts = (float *)workspace;
-    r->args.moments = (float *)(workspace + room->moments);
-    r->args.cells = (int *)(workspace + room->cells);
+    r->args.moments = (float *)(workspace + scratch->moments);
+    r->args.cells = (int *)(workspace + scratch->cells);
     /* Kernels count in the cells or take a minimum, so they begin with the
      * operator's neutral value. */
-    return room->cells_bytes > 0 ? spc__device_ops_of(device)->fill(
-                                       device, r->args.cells, room->empty,
-                                       room->cells_bytes, stream, error)
-                                 : SPC_OK;
+    return scratch->cells_bytes > 0 ? spc__device_ops_of(device)->fill(
+                                          device, r->args.cells, scratch->empty,
+                                          scratch->cells_bytes, stream, error)
+                                    : SPC_OK;
 }
 
 /* Enough blocks for the threads, and not more than run at once, as the kernels
@@ -456,7 +456,7 @@ spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
     r.args.slope = plan->feature.slope;
     if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
         /* After take_place(), which sets the sizes that it depends on. */
-        spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
+        spc__feature_scratch_of(&r.scratch, &plan->feature, &r.sizes);
         int64_t rows = spc__feature_rows_out(&plan->feature, r.sizes.rows,
                                              r.sizes.batches);
         if (rows == 0) /* buffers without rows may be NULL */

@@ -1467,7 +1467,7 @@ typedef struct column {
     char table[32], name[32];
 } column;
 
-static int list_columns(column *out, int room, const char *name)
+static int list_columns(column *out, int capacity, const char *name)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
@@ -1479,7 +1479,7 @@ static int list_columns(column *out, int room, const char *name)
                        " pragma_table_info(m.name) AS c WHERE m.type = 'table'",
                        -1, &stmt, NULL);
     for (; sqlite3_step(stmt) == SQLITE_ROW; count++) {
-        ck_assert_int_lt(count, room);
+        ck_assert_int_lt(count, capacity);
         spc__column_text(out[count].table, 32, stmt, 0);
         spc__column_text(out[count].name, 32, stmt, 1);
     }

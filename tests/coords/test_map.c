@@ -466,7 +466,7 @@ START_TEST(map_and_layouts_agree_with_the_oracle)
 END_TEST
 
 /* The padding up to the capacity has no neighbours. */
-static void check_room(spc_ctx *ctx, const spc_map *map)
+static void check_capacity(spc_ctx *ctx, const spc_map *map)
 {
     spc_map_view v;
 
@@ -503,7 +503,7 @@ START_TEST(rebuilt_maps_equal_new_ones)
                   spc_memory_upload(coords, ctx, p.at, 16 * (size_t)p.rows));
         assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, false, NULL));
         assert_ok(ctx, spc_map_check(map, NULL));
-        check_room(ctx, map);
+        check_capacity(ctx, map);
         int32_t *plain = check_index(ctx, map, &conv, scene);
         free(check_view(ctx, map, "gray", 64, plain));
         free(check_view(ctx, map, "gray", 16, plain));

@@ -70,7 +70,7 @@ typedef struct trial {
     const harness_data *data;
     const float *want;
     spc__attrs config;
-    int room; /* capacity of a map in rows; 0: unlimited */
+    int capacity; /* capacity of a map in rows; 0: unlimited */
 } trial;
 
 static void compare(const trial *t, const unsigned char *out, const char *where)
@@ -153,8 +153,8 @@ static void check_candidate(const trial *t)
     for (int i = 0; i < LENGTH(maps); i++) {
         layout map;
         int more = maps[i].more_rows;
-        if (t->room > 0 && more > t->room)
-            more = t->room;
+        if (t->capacity > 0 && more > t->capacity)
+            more = t->capacity;
         layout_create(&map, t->rel,
                       (int)spc__attrs_number(&kernel.launch, "tile_rows", 1),
                       more, maps[i].order);
@@ -484,7 +484,7 @@ START_TEST(a_divided_tile_has_the_sum_of_its_parts)
                .rel = &d.rel,
                .data = &d.data,
                .want = want,
-               .room = 2000};
+               .capacity = 2000};
     ck_assert_msg(configure(&t, divided[_i].template_name, divided[_i].values),
                   "%s %s: %s", divided[_i].template_name, divided[_i].values,
                   r.error.text);

@@ -45,7 +45,7 @@ static bool is_file(int fd)
 }
 
 /* The number of bytes that still fit. */
-static size_t room_for(int fd, size_t bytes)
+static size_t accepted_bytes(int fd, size_t bytes)
 {
     if ((writes_left == 0 && !disk_is_full) || !is_file(fd))
         return bytes;
@@ -58,7 +58,7 @@ static size_t room_for(int fd, size_t bytes)
     return disk_fails_so == DISK_TAKES_HALF ? bytes / 2 : 0;
 }
 
-static ssize_t no_room(void)
+static ssize_t fail_full(void)
 {
     errno = ENOSPC;
     return -1;
@@ -69,18 +69,19 @@ static ssize_t no_room(void)
 
 SHOWN ssize_t write(int fd, const void *data, size_t bytes)
 {
-    size_t room = room_for(fd, bytes);
+    size_t accepted = accepted_bytes(fd, bytes);
 
-    return room == 0 && bytes > 0 ? no_room()
-                                  : syscall(SYS_write, fd, data, room);
+    return accepted == 0 && bytes > 0 ? fail_full()
+                                      : syscall(SYS_write, fd, data, accepted);
 }
 
 SHOWN ssize_t pwrite64(int fd, const void *data, size_t bytes, off_t at)
 {
-    size_t room = room_for(fd, bytes);
+    size_t accepted = accepted_bytes(fd, bytes);
 
-    return room == 0 && bytes > 0 ? no_room()
-                                  : syscall(SYS_pwrite64, fd, data, room, at);
+    return accepted == 0 && bytes > 0
+               ? fail_full()
+               : syscall(SYS_pwrite64, fd, data, accepted, at);
 }
 
 SHOWN ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)

@@ -76,7 +76,7 @@ static inline void load(harness *r, const char *name, spc_dtype dtype)
 
 /* Options for `capacity` voxels of -64 to 63, or of the network's shape, in two
  * batch elements. */
-static inline spc_net_options room_for(int64_t capacity)
+static inline spc_net_options options_for(int64_t capacity)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
 

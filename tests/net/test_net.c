@@ -307,7 +307,7 @@ enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
 START_TEST(networks_of_all_operators_are_as_the_oracle_says)
 {
     static const spc_dtype dtypes[TYPES] = {SPC_F32, SPC_F16, SPC_BF16};
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     int kind = _i % (TYPES * SMALL_FILES);
     harness r;
 
@@ -356,7 +356,7 @@ static void set_integers(spc_net *net, uint64_t seed)
 
 START_TEST(integers_come_out_exactly)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(1);
     harness r;
 
@@ -378,7 +378,7 @@ END_TEST
 START_TEST(what_is_no_number_harms_what_sees_it_alone)
 {
     static const float odd[4] = {NAN, 1, INFINITY, -INFINITY};
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(1);
     size_t bytes;
     int none = 0;
@@ -406,7 +406,7 @@ END_TEST
 
 START_TEST(a_replay_gives_the_bits_of_a_run)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     harness r;
 
     o.growth = 0;
@@ -437,7 +437,7 @@ static spc_scene *scattered(int count) /* at most 30 */
 
 START_TEST(a_level_that_overflows_says_what_would_have_fitted)
 {
-    spc_net_options o = room_for(60);
+    spc_net_options o = options_for(60);
     spc_scene *good = draw_scene(60, 2, 9), *bad = scattered(30);
     harness r;
 
@@ -479,7 +479,7 @@ END_TEST
 /* In floating point 4.64 times 50 gives 231 and not 232. */
 START_TEST(the_growth_that_would_have_fitted_fits)
 {
-    spc_net_options o = room_for(50);
+    spc_net_options o = options_for(50);
     spc_scene *scene = scattered(29);
     harness r;
 
@@ -518,7 +518,7 @@ START_TEST(layers_that_dilate_have_room_by_default)
          "dtype=f32",
          9 * 30 * 2},
     };
-    spc_net_options o = room_for(30);
+    spc_net_options o = options_for(30);
     spc_scene *scene = scattered(30);
     spc_net_input input = SPC_NET_INPUT_INIT;
     spc_net_layer layer = SPC_NET_LAYER_INIT;
@@ -550,7 +550,7 @@ END_TEST
 
 START_TEST(what_cannot_be_planned_is_refused)
 {
-    spc_net_options o = room_for(0);
+    spc_net_options o = options_for(0);
     spc_net *empty;
     harness r;
 
@@ -590,7 +590,7 @@ END_TEST
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
-    spc_net_options o = room_for(20000);
+    spc_net_options o = options_for(20000);
     harness r;
 
     open_doubles();
@@ -704,7 +704,7 @@ static unsigned blocks_beside(size_t node, size_t nodes)
  * little, since no layer waits for it yet. */
 START_TEST(who_is_needed_first_has_most_of_the_device)
 {
-    spc_net_options o = room_for(100000);
+    spc_net_options o = options_for(100000);
     unsigned most = 0, least = UINT_MAX, first = 0;
     harness r;
 
@@ -729,7 +729,7 @@ END_TEST
 
 START_TEST(layers_of_a_graph_wait_for_their_own_maps)
 {
-    spc_net_options o = room_for(20000);
+    spc_net_options o = options_for(20000);
     harness r;
 
     open_doubles();
@@ -766,7 +766,7 @@ static int branch_of(const spc_net_plan *plan, const spc_map *map)
  * invert, and wait for them. */
 START_TEST(inverse_maps_come_with_those_that_they_invert)
 {
-    spc_net_options o = room_for(20000);
+    spc_net_options o = options_for(20000);
     int derived = 0;
     harness r;
 
@@ -800,7 +800,7 @@ static void drop_graph(harness *r)
 /* Fails every call of a capture in turn; nothing may leak. */
 START_TEST(a_capture_that_fails_leaves_nothing)
 {
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     harness r;
 
     open_doubles();
@@ -843,7 +843,7 @@ static const struct {
 
 START_TEST(recorded_scans_have_the_published_levels)
 {
-    spc_net_options o = room_for(0);
+    spc_net_options o = options_for(0);
     char path[4200];
     spc_scene *scene;
     harness r;

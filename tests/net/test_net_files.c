@@ -111,9 +111,9 @@ static spc_scene *draw_cloud(int rows, uint64_t seed)
 
 /* ---- the test ------------------------------------------------------------ */
 
-static spc_net_options room_of(const struct unlike *as)
+static spc_net_options options_of(const struct unlike *as)
 {
-    spc_net_options o = room_for(as->capacity);
+    spc_net_options o = options_for(as->capacity);
 
     for (int a = 1; a < 4; a++) {
         o.low[a] = -STEPS;
@@ -135,7 +135,7 @@ static spc_dtype dtype_of(int i)
 START_TEST(every_layer_is_as_the_oracle_says)
 {
     const struct unlike *as = settings_of(files[_i]);
-    spc_net_options o = room_of(as);
+    spc_net_options o = options_of(as);
     uint64_t seed = (uint64_t)suite_variant();
     spc_scene *scene;
     char name[300];

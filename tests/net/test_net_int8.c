@@ -126,7 +126,7 @@ static float *output_numbers(harness *r, size_t *count)
  */
 START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(1);
     float ranges[64] = {0};
     size_t count, again;

@@ -93,7 +93,7 @@ static bool takes(int i)
  * part of them runs. */
 START_TEST(sets_that_features_choose_are_as_the_oracle_says)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     int kind = _i / LENGTH(dtypes);
     spc_scene *sample = scene_of(1);
     harness r;
@@ -124,7 +124,7 @@ static int rows_of_set(harness *r, int set)
  * negative one none do. */
 START_TEST(a_layer_decides_which_voxels_stay)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(1);
     int rows = (int)spc_scene_rows(scene);
     harness r;
@@ -150,7 +150,7 @@ END_TEST
 
 START_TEST(a_replay_gives_the_bits_of_a_run)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     harness r;
 
     load(&r, "masked.lua", SPC_F32);
@@ -166,7 +166,7 @@ END_TEST
 
 START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(1), *small = scene_of(5);
     float bias = 1e4f;
     harness r;
@@ -353,7 +353,7 @@ END_TEST
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
-    spc_net_options o = room_for(2000);
+    spc_net_options o = options_for(2000);
     harness r;
 
     open_doubles();

@@ -186,7 +186,7 @@ static const char *const said_of_plans[] = {
 
 START_TEST(options_that_cannot_be_are_refused)
 {
-    spc_net_options o = spoil(_i, room_for(60));
+    spc_net_options o = spoil(_i, options_for(60));
     harness r;
 
     load(&r, "every.lua", SPC_F32);
@@ -202,7 +202,7 @@ END_TEST
 /* A growth beyond any number of rows gives the rule's bound. */
 START_TEST(an_endless_growth_is_the_rules_bound)
 {
-    spc_net_options o = room_for(60);
+    spc_net_options o = options_for(60);
     size_t bytes[2];
     harness r;
 
@@ -286,7 +286,7 @@ START_TEST(a_missing_buffer_is_named)
 {
     static const action actions[] = {execute, capture, profile, widen,
                                      write_down};
-    spc_net_options o = room_for(60);
+    spc_net_options o = options_for(60);
     spc_scene *scene = draw_scene(60, 2, 9);
     harness r;
 
@@ -332,7 +332,7 @@ static const struct {
  * scene. */
 static spc_scene *plan_chain(harness *r, const char *device)
 {
-    spc_net_options o = room_for(60);
+    spc_net_options o = options_for(60);
 
     load(r, "chain.lua", SPC_F32);
     open_context(r, device);
@@ -399,7 +399,7 @@ END_TEST
 
 START_TEST(questions_past_the_end_have_their_sentence)
 {
-    spc_net_options o = room_for(60);
+    spc_net_options o = options_for(60);
     spc_net_output output;
     spc_net_step step;
     harness r;

@@ -76,9 +76,9 @@ static void make_scenes(stage *s)
         s->scenes[i] = ground(rows[i], 1 + i % 2, (uint64_t)i + 1);
 }
 
-static spc_net_options room_for_all(void)
+static spc_net_options options_for_all(void)
 {
-    spc_net_options o = room_for(suite_is_gpu() ? 160000 : 300);
+    spc_net_options o = options_for(suite_is_gpu() ? 160000 : 300);
 
     o.growth = suite_is_gpu() ? o.growth : 0;
     for (int a = 1; a < 4; a++) {
@@ -92,7 +92,7 @@ static spc_net_options room_for_all(void)
 
 static void run_each(harness *r, stage *s)
 {
-    spc_net_options o = room_for_all();
+    spc_net_options o = options_for_all();
 
     o.keep = true;
     plan_net(r, &o);
@@ -120,7 +120,7 @@ static void replay_one(harness *r, const stage *s, int i)
 /* Memory is shared, so results of an earlier scene would be in the way. */
 static void replay_all(harness *r, const stage *s)
 {
-    spc_net_options o = room_for_all();
+    spc_net_options o = options_for_all();
     spc__random random;
 
     plan_net(r, &o);
@@ -308,7 +308,7 @@ static void check_apart(const spc_net_plan *plan)
  * nothing. */
 START_TEST(tensors_of_drawn_networks_lie_apart)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     harness r = {0};
 
     if (!suite_takes(_i))

@@ -26,7 +26,7 @@ static void leave(CUcontext context)
 
 START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
 {
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     CUstream stream;
     harness r;
 
@@ -117,7 +117,7 @@ static bool collide(const spc_conv_args *a, const spc_conv_args *b)
 START_TEST(layers_that_share_memory_are_in_order)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     int collisions = 0;
     harness r;
 
@@ -165,7 +165,7 @@ static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
 START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     harness r;
 
     open_doubles();
@@ -215,7 +215,7 @@ static int count_wide(const harness *r, int width)
 
 START_TEST(layers_that_read_one_tensor_are_one_layer)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
     spc_scene *scene = scene_of(4);
     harness r;
 
@@ -237,7 +237,7 @@ END_TEST
 /* Layers wider than 1024 channels in total are merged into several. */
 START_TEST(a_wide_layer_ends_at_some_width)
 {
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     harness r;
 
     open_doubles();
@@ -286,7 +286,7 @@ static void expect_order(harness *r, const char *name, const char *order)
  * map. */
 START_TEST(layers_of_a_map_read_one_order_where_that_pays)
 {
-    spc_net_options o = room_for(1000);
+    spc_net_options o = options_for(1000);
     harness r;
 
     open_doubles();
@@ -325,7 +325,7 @@ END_TEST
 
 static void plan_in(harness *r, spc_ctx *ctx, const char *name)
 {
-    spc_net_options o = room_for(300);
+    spc_net_options o = options_for(300);
 
     load(r, name, SPC_F32);
     make_deterministic(r->net);

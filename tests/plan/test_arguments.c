@@ -228,7 +228,7 @@ static spc_net *a_bare_net(void)
     return net;
 }
 
-static spc_net_options room_for_four(void)
+static spc_net_options four_rows(void)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
 
@@ -241,7 +241,7 @@ static spc_net_options room_for_four(void)
 static spc_net_plan *a_net_plan(void)
 {
     static spc_net_plan *plan;
-    spc_net_options o = room_for_four();
+    spc_net_options o = four_rows();
 
     if (plan == NULL)
         MAKE_IN(spc_net_plan_create(&plan, a_ctx(), a_net(), &o));
@@ -1073,7 +1073,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_ctx_error, ctx)                                                \
     X(V, 2, spc_error_text, error, ctx)                                        \
     X(V, 1, spc_ctx_stats, ctx)                                                \
-    X(V, 2, spc_devices_list, out_device_info, device_room)                    \
+    X(V, 2, spc_devices_list, out_device_info, device_capacity)                    \
     X(S, 2, spc_ctx_device, out_device_info, ctx)                              \
     X(S, 1, spc_device_measure, null_ctx)                                      \
     X(S, 3, spc_memory_alloc, out_memory, ctx, any_bytes)                             \
@@ -1329,7 +1329,7 @@ NOTHING(void, null_memory)
 NOTHING(spc_ctx, null_ctx)
 NOTHING(const int32_t, no_batch)
 
-static int device_room(which w)
+static int device_capacity(which w)
 {
     static const int all[] = {1, 0, -1, INT_MIN};
     return PICK(all, w);

@@ -244,21 +244,21 @@ END_TEST
 
 /* ---- maps that are filled again ------------------------------------------ */
 
-enum { ROOM = 64, FEW = 8 };
+enum { CAPACITY = 64, FEW = 8 };
 
 /* A map with room for ROOM voxels and a plan for it, which was made before the
  * map was filled. */
-typedef struct roomy {
+typedef struct spacious {
     spc_ctx *ctx;
     spc_conv conv;
     spc_coords *set;
     spc_map *map;
     spc_plan *plan;
-    int32_t coords[ROOM][4];
+    int32_t coords[CAPACITY][4];
     float *both; /* inputs, and outputs behind the first FEW of them */
     void *weights, *packed, *workspace;
     spc_buffers buffers;
-} roomy;
+} spacious;
 
 static void *need(size_t bytes)
 {
@@ -269,7 +269,7 @@ static void *need(size_t bytes)
     return memset(memory, 0, whole);
 }
 
-static void fill(roomy *r, int64_t rows)
+static void fill(spacious *r, int64_t rows)
 {
     assert_ok(spc_coords_update(r->set, r->coords[0], NULL, rows, NULL),
               spc_ctx_error(r->ctx));
@@ -277,14 +277,14 @@ static void fill(roomy *r, int64_t rows)
               spc_ctx_error(r->ctx));
 }
 
-static void open_roomy(roomy *r)
+static void open_spacious(spacious *r)
 {
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
 
     memset(r, 0, sizeof(*r));
     r->ctx = open_ctx("cpu", suite_database(), suite_path("templates/lookup"));
-    options.capacity = ROOM;
-    options.high[1] = options.high[2] = options.high[3] = ROOM;
+    options.capacity = CAPACITY;
+    options.high[1] = options.high[2] = options.high[3] = CAPACITY;
     assert_ok(spc_conv_parse(&r->conv, LAYER, &error), error.text);
     assert_ok(spc_coords_create_reserved(&r->set, r->ctx, &options),
               spc_ctx_error(r->ctx));
@@ -292,15 +292,15 @@ static void open_roomy(roomy *r)
               spc_ctx_error(r->ctx));
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map, 0),
               spc_ctx_error(r->ctx));
-    for (int i = 0; i < ROOM; i++)
+    for (int i = 0; i < CAPACITY; i++)
         r->coords[i][1 + i % 3] = i;
-    r->both = need(2 * ROOM * 8 * sizeof(float));
+    r->both = need(2 * CAPACITY * 8 * sizeof(float));
     r->weights = need(27 * 64 * sizeof(float));
     r->packed = need(spc_plan_weights_bytes(r->plan));
     r->workspace = need(spc_plan_workspace_bytes(r->plan, r->map));
     for (int i = 0; i < 27 * 64; i++)
         ((float *)r->weights)[i] = 1;
-    for (int i = 0; i < ROOM * 8; i++)
+    for (int i = 0; i < CAPACITY * 8; i++)
         r->both[i] = 1;
     assert_ok(spc_plan_pack(r->packed, r->plan, r->weights, SPC_KRSC, NULL),
               spc_ctx_error(r->ctx));
@@ -311,7 +311,7 @@ static void open_roomy(roomy *r)
                                .workspace = r->workspace};
 }
 
-static void close_roomy(roomy *r)
+static void close_spacious(spacious *r)
 {
     spc_plan_free(r->plan);
     spc_map_free(r->map);
@@ -323,12 +323,12 @@ static void close_roomy(roomy *r)
     free(r->workspace);
 }
 
-static spc_status run(roomy *r)
+static spc_status run(spacious *r)
 {
     return spc_plan_execute(r->plan, r->map, &r->buffers, NULL);
 }
 
-static void expect_overlap(roomy *r)
+static void expect_overlap(spacious *r)
 {
     ck_assert_int_eq(run(r), SPC_EINVAL);
     ck_assert_str_eq(
@@ -341,9 +341,9 @@ static void expect_overlap(roomy *r)
  * A binding outlasts both. */
 START_TEST(the_sizes_of_arrays_follow_the_rows_of_the_map)
 {
-    roomy r;
+    spacious r;
 
-    open_roomy(&r);
+    open_spacious(&r);
     ck_assert_ptr_nonnull(spc__binding_find(r.plan, r.map));
     ck_assert_int_eq(run(&r), SPC_ESTATE);
     assert_says(spc_ctx_error(r.ctx), "spc_map_update first");
@@ -358,19 +358,19 @@ START_TEST(the_sizes_of_arrays_follow_the_rows_of_the_map)
     fill(&r, FEW);
     assert_ok(spc_map_check(r.map, NULL), spc_ctx_error(r.ctx));
     assert_ok(run(&r), spc_ctx_error(r.ctx));
-    close_roomy(&r);
+    close_spacious(&r);
 }
 END_TEST
 
 /* The binding is made anew in its own memory. */
 START_TEST(a_binding_follows_the_capacity_of_the_sets)
 {
-    roomy r;
+    spacious r;
 
-    open_roomy(&r);
-    r.buffers.out = r.both + ROOM * 8;
+    open_spacious(&r);
+    r.buffers.out = r.both + CAPACITY * 8;
     for (int i = 0; i < 6; i++) {
-        int rows = i % 2 == 0 ? FEW : ROOM;
+        int rows = i % 2 == 0 ? FEW : CAPACITY;
         assert_ok(spc_coords_set_capacity(r.set, rows), spc_ctx_error(r.ctx));
         fill(&r, rows);
         ck_assert_ptr_null(spc__binding_find(r.plan, r.map));
@@ -384,7 +384,7 @@ START_TEST(a_binding_follows_the_capacity_of_the_sets)
         ck_assert_int_eq(count_bindings(r.map), 1);
         assert_ok(run(&r), spc_ctx_error(r.ctx));
     }
-    close_roomy(&r);
+    close_spacious(&r);
 }
 END_TEST
 
@@ -393,11 +393,11 @@ END_TEST
  * of its neighbours times the channels. */
 START_TEST(a_launch_reads_the_latest_filling)
 {
-    roomy r;
+    spacious r;
 
-    open_roomy(&r);
-    r.buffers.out = r.both + ROOM * 8;
-    for (int i = 0; i < ROOM; i++)
+    open_spacious(&r);
+    r.buffers.out = r.both + CAPACITY * 8;
+    for (int i = 0; i < CAPACITY; i++)
         memset(r.coords[i], 0, sizeof(r.coords[i]));
     for (int gap = 1; gap <= 2; gap++) {
         for (int i = 0; i < FEW; i++)
@@ -408,7 +408,7 @@ START_TEST(a_launch_reads_the_latest_filling)
         ck_assert_float_eq(out[0], gap == 1 ? 16 : 8);
         ck_assert_float_eq(out[8], gap == 1 ? 24 : 8);
     }
-    close_roomy(&r);
+    close_spacious(&r);
 }
 END_TEST
 

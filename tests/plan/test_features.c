@@ -450,14 +450,14 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
 }
 
 /* Capacity in rows of the arrays of inputs and outputs. */
-static int64_t room_in(const place *p, const spc_feature *f)
+static int64_t capacity_in(const place *p, const spc_feature *f)
 {
     bool back = spc__feature_takes_inverse(f);
 
     return spc_coords_capacity(back ? p->coarse : p->fine);
 }
 
-static int64_t room_out(const place *p, const spc_feature *f)
+static int64_t capacity_out(const place *p, const spc_feature *f)
 {
     spc_coords *to = p->map != NULL ? spc_map_out(p->map) : p->fine;
 
@@ -474,7 +474,7 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
     static const int widths[SLICES] = {0, 16, 16, 3, 0};
     static const int off[SLICES] = {0, 0, 0, 0, 1};
     spc_ctx *ctx = t->at.ctx;
-    int64_t in = room_in(&t->at, f), out = room_out(&t->at, f);
+    int64_t in = capacity_in(&t->at, f), out = capacity_out(&t->at, f);
     size_t entries = (size_t)(in > out ? in : out) * (size_t)f->channels;
     int shift = shifts[slices], wider = widths[slices];
 

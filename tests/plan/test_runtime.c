@@ -940,39 +940,39 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("", "", spc_device_measure(NULL))                                        \
     X("`out`", told, spc_memory_alloc(NULL, ctx, 1))                           \
     X("", "", spc_memory_alloc(&memory, NULL, 1))                              \
-    X("", "", spc_memory_upload(room, NULL, room, 1))                          \
-    X("`device`", told, spc_memory_upload(NULL, ctx, room, 1))                 \
-    X("`host`", told, spc_memory_upload(room, ctx, NULL, 1))                   \
-    X("", "", spc_memory_download(room, NULL, room, 1))                        \
-    X("`host`", told, spc_memory_download(NULL, ctx, room, 1))                 \
-    X("`device`", told, spc_memory_download(room, ctx, NULL, 1))               \
+    X("", "", spc_memory_upload(buffer, NULL, buffer, 1))                      \
+    X("`device`", told, spc_memory_upload(NULL, ctx, buffer, 1))               \
+    X("`host`", told, spc_memory_upload(buffer, ctx, NULL, 1))                 \
+    X("", "", spc_memory_download(buffer, NULL, buffer, 1))                    \
+    X("`host`", told, spc_memory_download(NULL, ctx, buffer, 1))               \
+    X("`device`", told, spc_memory_download(buffer, ctx, NULL, 1))             \
     X("", "", spc_ctx_synchronize(NULL))                                       \
     X("`out`", error.text, spc_conv_parse(NULL, "subm,cin=1,cout=1", &error))  \
     X("empty", error.text, spc_conv_parse(&conv, NULL, &error))                \
     X("`conv`", error.text, spc_conv_check(NULL, &error))                      \
     X("`out`", error.text, spc_scene_load(NULL, "gen:uniform", &error))        \
     X("specification", error.text, spc_scene_load(&scene, NULL, &error))       \
-    X("`out`", error.text, spc_scene_create(NULL, room, 1, "", &error))        \
+    X("`out`", error.text, spc_scene_create(NULL, buffer, 1, "", &error))      \
     X("NULL", error.text, spc_scene_create(&scene, NULL, 1, "", &error))       \
     X("`out`", told,                                                           \
-      spc_map_create_from_rows(NULL, ctx, &r.conv, room, 1, NULL))             \
-    X("", "", spc_map_create_from_rows(&map, NULL, &r.conv, room, 1, NULL))    \
+      spc_map_create_from_rows(NULL, ctx, &r.conv, buffer, 1, NULL))           \
+    X("", "", spc_map_create_from_rows(&map, NULL, &r.conv, buffer, 1, NULL))  \
     X("`conv`", told,                                                          \
-      spc_map_create_from_rows(&map, ctx, NULL, room, 1, NULL))                \
+      spc_map_create_from_rows(&map, ctx, NULL, buffer, 1, NULL))              \
     X("without coordinates", told,                                             \
       spc_map_create_from_rows(&map, ctx, &r.conv, NULL, 1, NULL))             \
     X("`out`", told, spc_map_create_from_scene(NULL, ctx, &r.conv, r.scene))   \
     X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
     X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \
     X("`scene`", told, spc_map_create_from_scene(&map, ctx, &r.conv, NULL))    \
-    X("", "", spc_map_download(room, NULL))                                    \
+    X("", "", spc_map_download(buffer, NULL))                                  \
     X("`index`", told, spc_map_download(NULL, r.map))                          \
     X("`out`", told, spc_plan_create(NULL, ctx, &r.conv, r.map, 0))            \
     X("", "", spc_plan_create(&plan, NULL, &r.conv, r.map, 0))                 \
     X("`conv`", told, spc_plan_create(&plan, ctx, NULL, r.map, 0))             \
     X("`map`", told, spc_plan_create(&plan, ctx, &r.conv, NULL, 0))            \
-    X("", "", spc_plan_pack(room, NULL, room, SPC_KRSC, NULL))                 \
-    X("`packed`", told, spc_plan_pack(NULL, r.plan, room, SPC_KRSC, NULL))     \
+    X("", "", spc_plan_pack(buffer, NULL, buffer, SPC_KRSC, NULL))             \
+    X("`packed`", told, spc_plan_pack(NULL, r.plan, buffer, SPC_KRSC, NULL))   \
     X("`weights`", told,                                                       \
       spc_plan_pack(r.packed, r.plan, NULL, SPC_KRSC, NULL))                   \
     X("`map`", told, spc_map_prepare(NULL, r.plan, NULL))                      \
@@ -1004,7 +1004,7 @@ START_TEST(what_is_null_is_refused_and_named)
                                        .layer_count = 1};
     const spc_ctx_options no_layer = {
         .bytes = sizeof(spc_ctx_options), .layers = nowhere, .layer_count = 1};
-    int32_t room[64] = {0};
+    int32_t buffer[64] = {0};
     const spc_scene *one_scene;
     char *text;
     spc_ctx *other;

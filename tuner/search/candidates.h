@@ -24,7 +24,7 @@ typedef enum spc__state {
 typedef struct spc__timing { /* of one candidate on one scene */
     double *all;             /* samples of this run */
     int count;               /* samples of the median */
-    int room;
+    int capacity;
     double median_us, spread_us, cold_us;
 } spc__timing;
 

@@ -250,15 +250,15 @@ static bool tiles_fit(const spc_index_args *args, const spc_map *map,
 {
     const map_work *w = map->work;
     /* A launch that makes tiles no longer needs the keys. */
-    size_t room = spc__index_scratch_row(&w->s, map->mask_words) / 4 *
-                  (size_t)map->to->rows_padded;
+    size_t capacity = spc__index_scratch_row(&w->s, map->mask_words) / 4 *
+                      (size_t)map->to->rows_padded;
 
     /* A launch makes at least one table, whatever its size. */
     if (count == 0)
         return true;
     return count < SPC_INDEX_TILES &&
            least_multiple(args->unit, tiles->rows) <= UNIT_MOST &&
-           words + tile_words(map, tiles) <= room;
+           words + tile_words(map, tiles) <= capacity;
 }
 
 /* Adds as many of these tables as one launch can make, at least the first.

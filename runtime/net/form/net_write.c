@@ -75,14 +75,14 @@ static spc_status describe(spc__net_array *out, const spc_net *net, int n,
 spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
                            spc_error *error)
 {
-    size_t room = (size_t)count_arrays(net) + 1;
-    spc__net_array *arrays = calloc(room, sizeof(*arrays));
+    size_t capacity = (size_t)count_arrays(net) + 1;
+    spc__net_array *arrays = calloc(capacity, sizeof(*arrays));
     spc_status status = SPC_OK;
 
     *out = NULL;
     *count = 0;
     if (arrays == NULL)
-        return spc__fail_memory(error, room * sizeof(*arrays));
+        return spc__fail_memory(error, capacity * sizeof(*arrays));
     /* In the order of nodes, which a reader relies on. */
     for (int n = 0; n < net->node_count && status == SPC_OK; n++)
         for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++)
@@ -252,7 +252,7 @@ static void write_masked(spc__buf *out, const spc__net_set *set,
     write_axes(out, set->how.split);
     spc__buf_printf(out, "\t%d\t%d\t%d", node->slices, node->in[0], set->mask);
     write_number(out, "\t", set->above);
-    write_number(out, "\t", set->room);
+    write_number(out, "\t", set->capacity);
 }
 
 /* The line of a layer. */

@@ -77,7 +77,7 @@ static spc_status put_all(spc_training *t)
 /* ---- lifetime ------------------------------------------------------------ */
 
 /* The options of a plan for this scene and no larger one. */
-static spc_net_options room_for(const spc_scene *scene, unsigned flags)
+static spc_net_options options_for(const spc_scene *scene, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
     const int32_t *at = spc_scene_coords(scene);
@@ -103,7 +103,7 @@ static spc_status make(spc_training *t, const spc_net *net, const bool *used,
 {
     /* The flag is of training alone, and the plan would refuse it. */
     unsigned own = SPC_TRAINING_FEATURES;
-    spc_net_options options = room_for(scene, flags & ~own);
+    spc_net_options options = options_for(scene, flags & ~own);
     spc_status status;
 
     if ((status = spc_net_plan_create(&t->plan, t->ctx, net, &options)) !=

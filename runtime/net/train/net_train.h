@@ -26,7 +26,7 @@ typedef struct spc__train_value {
     int set, channels;
     spc_dtype dtype;
     int64_t rows, elements; /* elements of a row */
-    int64_t room;           /* rows allocated in its arrays */
+    int64_t capacity;       /* rows allocated in its arrays */
     bool wanted;            /* its gradient is needed: a trained step comes
                              * before it */
     void *data;             /* NULL: the caller's features */

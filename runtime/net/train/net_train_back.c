@@ -28,8 +28,8 @@ typedef spc__train_step step;
 static int add_array(spc_training *t, int value)
 {
     const spc__train_value *v = &t->values[value];
-    size_t bytes =
-        (size_t)v->room * (size_t)v->elements * spc__dtype_of(v->dtype)->bytes;
+    size_t bytes = (size_t)v->capacity * (size_t)v->elements *
+                   spc__dtype_of(v->dtype)->bytes;
     void *arrays = spc__net_grow(t->arrays, t->array_count, sizeof(void *));
 
     if (arrays == NULL) {

@@ -25,7 +25,7 @@ typedef spc__train_value value;
 
 static size_t bytes_of(const value *v)
 {
-    return (size_t)v->room * (size_t)v->elements *
+    return (size_t)v->capacity * (size_t)v->elements *
            spc__dtype_of(v->dtype)->bytes;
 }
 
@@ -47,7 +47,7 @@ static int add_value(spc_training *t, const spc__net_tensor *like)
     v->rows = like->dense ? spc_coords_batches(set)
               : late      ? spc_coords_capacity(set)
                           : spc_coords_rows(set);
-    v->room = cloud ? spc_coords_capacity(set) : v->rows;
+    v->capacity = cloud ? spc_coords_capacity(set) : v->rows;
     return t->value_count++;
 }
 
@@ -564,7 +564,7 @@ static spc_status make_gather_node(spc_training *t, const spc__net_node *node)
     take_sources(t, s, node);
     for (int i = 0; i < s->ins; i++) {
         value *v = &t->values[s->in[i]];
-        v->room = spc_coords_capacity(t->plan->sets[v->set]);
+        v->capacity = spc_coords_capacity(t->plan->sets[v->set]);
     }
     if ((status = bring_set(t, tensor->set)) == SPC_OK)
         status = finish_step(t, s, tensor);

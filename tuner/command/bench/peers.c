@@ -237,10 +237,10 @@ static spc_status add_record(peers *all, char *line)
 static spc_status read_lines(peers *all, FILE *file)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     spc_status status = SPC_OK;
 
-    while (status == SPC_OK && getline(&line, &room, file) >= 0) {
+    while (status == SPC_OK && getline(&line, &capacity, file) >= 0) {
         all->line++;
         line[strcspn(line, "\r\n")] = '\0';
         char *text = line + strspn(line, " \t");

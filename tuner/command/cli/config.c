@@ -155,10 +155,10 @@ static spc_status read_line(config *c, char *text)
 static spc_status read_lines(config *c, FILE *file)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     spc_status status = SPC_OK;
 
-    while (status == SPC_OK && getline(&line, &room, file) >= 0) {
+    while (status == SPC_OK && getline(&line, &capacity, file) >= 0) {
         c->line++;
         status = read_line(c, line);
     }

@@ -78,7 +78,7 @@ static spc_status read_file(audit_page *to, const char *path)
 {
     FILE *file = fopen(path, "r");
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int number = 1;
     spc_status status;
 
@@ -87,7 +87,7 @@ static spc_status read_file(audit_page *to, const char *path)
     /* First, so that the message for another kind of file is about the file and
      * not about one of its lines. */
     status = read_heading(file, path);
-    while (status == SPC_OK && getline(&line, &room, file) >= 0)
+    while (status == SPC_OK && getline(&line, &capacity, file) >= 0)
         status = read_line(to, path, ++number, line);
     if (status == SPC_OK && ferror(file))
         status = cli_fail(SPC_EIO, "cannot read '%s'", path);

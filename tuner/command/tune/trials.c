@@ -29,8 +29,8 @@ void trials_collect(const spc_trial *trial, void *payload)
     trials *t = payload;
 
     if ((t->count & (t->count - 1)) == 0) { /* full at powers of two */
-        size_t room = t->count > 0 ? 2 * (size_t)t->count : 1;
-        spc_trial *more = realloc(t->at, room * sizeof(*more));
+        size_t capacity = t->count > 0 ? 2 * (size_t)t->count : 1;
+        spc_trial *more = realloc(t->at, capacity * sizeof(*more));
         if (more == NULL) {
             t->failed = true;
             return;

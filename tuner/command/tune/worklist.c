@@ -197,13 +197,13 @@ static spc_status read_file(worklist *list, const worklist_source *from,
     FILE *file = fopen(path, "r");
     place at = {path, 0};
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     spc_status status = SPC_OK;
     int before = list->count;
 
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
-    while (status == SPC_OK && getline(&line, &room, file) >= 0) {
+    while (status == SPC_OK && getline(&line, &capacity, file) >= 0) {
         at.line++;
         status = read_line(list, from, &at, line);
     }

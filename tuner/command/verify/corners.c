@@ -71,8 +71,8 @@ static bool add_candidate(corners *list, const spc_trial *trial)
     size_t length = strlen(trial->template_name) + strlen(trial->config) + 2;
 
     if ((list->count & (list->count - 1)) == 0) { /* full at powers of two */
-        size_t room = list->count > 0 ? 2 * (size_t)list->count : 1;
-        corner_candidate *more = realloc(list->at, room * sizeof(*more));
+        size_t capacity = list->count > 0 ? 2 * (size_t)list->count : 1;
+        corner_candidate *more = realloc(list->at, capacity * sizeof(*more));
         if (more == NULL)
             return false;
         list->at = more;

@@ -14,14 +14,14 @@
 #include <string.h>
 
 /* The sets and the map while they are made. */
-typedef struct room {
+typedef struct builder {
     const spc__fixture *fixture;
     const spc_geometry *geometry;
     int32_t *coords; /* on the device */
     int64_t rows;    /* of them */
     spc_coords *scene, *other;
     spc_map *map;
-} room;
+} builder;
 
 /* Checks that the scene fits, and that the layer can have room to spare. */
 static spc_status check(const spc__fixture *fixture, int64_t capacity)
@@ -56,7 +56,7 @@ static int halo_of(const spc_geometry *g)
 }
 
 /* Makes the scene's set with room for `capacity` rows. */
-static spc_status reserve_scene(room *r, int64_t capacity)
+static spc_status reserve_scene(builder *r, int64_t capacity)
 {
     const spc__sample_scene *scene = &r->fixture->sample->scenes[0];
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
@@ -78,7 +78,7 @@ static spc_status reserve_scene(room *r, int64_t capacity)
                : status;
 }
 
-static spc_status reserve_other(room *r)
+static spc_status reserve_other(builder *r)
 {
     spc_status status =
         spc_coords_create_outputs_reserved(&r->other, r->scene, r->geometry, 0);
@@ -88,7 +88,7 @@ static spc_status reserve_other(room *r)
 }
 
 /* Builds the map between such sets. */
-static spc_status build_map(room *r)
+static spc_status build_map(builder *r)
 {
     const spc_conv *conv = &r->fixture->sample->conv;
     bool subm = r->geometry->rule == SPC_RULE_SUBM;
@@ -109,7 +109,8 @@ static spc_status build_map(room *r)
 /* Exchanges the exact map for one with room; on failure the exact one stays. */
 static spc_status replace_map(spc__fixture *fixture, int64_t capacity)
 {
-    room r = {.fixture = fixture, .geometry = &fixture->sample->conv.geometry};
+    builder r = {.fixture = fixture,
+                 .geometry = &fixture->sample->conv.geometry};
     spc_status status = reserve_scene(&r, capacity);
 
     if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
@@ -132,7 +133,7 @@ static spc_status replace_map(spc__fixture *fixture, int64_t capacity)
  * A linear layer has no map: its arrays get spare capacity, and the count is on
  * the device.
  */
-static spc_status leave_room(spc__fixture *fixture, int64_t capacity)
+static spc_status reserve_linear(spc__fixture *fixture, int64_t capacity)
 {
     int32_t rows = (int32_t)fixture->sample->scenes[0].rows_out;
     spc__operand all[SPC_OPERANDS];
@@ -157,14 +158,14 @@ static spc_status leave_room(spc__fixture *fixture, int64_t capacity)
     return status == SPC_OK ? spc__fixture_refill(fixture) : status;
 }
 
-spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity)
+spc_status spc__fixture_set_capacity(spc__fixture *fixture, int64_t capacity)
 {
     spc_status status = check(fixture, capacity);
 
     if (status != SPC_OK)
         return status;
     return spc_conv_is_linear(&fixture->sample->conv)
-               ? leave_room(fixture, capacity)
+               ? reserve_linear(fixture, capacity)
                : replace_map(fixture, capacity);
 }
 
@@ -302,7 +303,7 @@ void spc__fixture_free_spare(spc__fixture *fixture)
 
 /* Exchanges the map of scene s and the spare one; a second call restores
  * both. */
-static void swap_rooms(spc__fixture *fixture, int s)
+static void swap_spare(spc__fixture *fixture, int s)
 {
     spc_map *map = fixture->maps[s];
     int32_t *count = fixture->count;
@@ -335,7 +336,7 @@ spc_status spc__fixture_take_spare(spc__fixture *fixture, int s)
     const spc__sample_scene *scene = &fixture->sample->scenes[s];
     int32_t rows = (int32_t)scene->rows_out;
 
-    swap_rooms(fixture, s);
+    swap_spare(fixture, s);
     fixture->counted = s;
     return fixture->maps[s] != NULL
                ? fill_map(fixture, fixture->maps[s], scene)
@@ -345,6 +346,6 @@ spc_status spc__fixture_take_spare(spc__fixture *fixture, int s)
 
 void spc__fixture_return_spare(spc__fixture *fixture, int s)
 {
-    swap_rooms(fixture, s);
+    swap_spare(fixture, s);
     fixture->counted = 0;
 }
