@@ -74,13 +74,13 @@ static void compute_floor(const spc__feature_fixture *fixture,
 static spc_status run(spc__feature_fixture *fixture, uint64_t seed,
                       spc_bench_result *out)
 {
-    spc__feature_draw draw = {.seed = seed};
+    spc__feature_data data = {.seed = seed};
     spc_status status;
 
     snprintf(out->plan, sizeof(out->plan), "%s",
              spc__feature_plan_template(fixture->plan));
     out->match = SPC_MATCH_DEFAULT;
-    if ((status = spc__feature_fixture_fill(fixture, &draw)) != SPC_OK ||
+    if ((status = spc__feature_fixture_fill(fixture, &data)) != SPC_OK ||
         (status = spc__feature_fixture_clear(fixture)) != SPC_OK ||
         (status = enqueue(fixture, NULL)) != SPC_OK ||
         (status = spc__feature_fixture_check(fixture, &out->error)) != SPC_OK)

@@ -120,7 +120,7 @@ static double seconds_since(uint64_t start_ns)
     return (double)(spc__now_ns() - start_ns) * 1e-9;
 }
 
-spc_status spc__meter_draw(spc__meter *meter)
+spc_status spc__meter_show(spc__meter *meter)
 {
     uint64_t start = spc__now_ns();
 
@@ -144,7 +144,7 @@ spc_status spc__meter_start(spc__meter *meter)
 
     if (meter->runner != NULL)
         return SPC_OK;
-    if ((status = spc__meter_draw(meter)) != SPC_OK)
+    if ((status = spc__meter_show(meter)) != SPC_OK)
         return status;
     uint64_t start = spc__now_ns();
     if ((status =

@@ -38,7 +38,7 @@ spc_status spc__meter_relate(spc__meter *meter, int s);
 /*
  * Draws the sample and asks the oracle, then starts the worker; each only once.
  */
-spc_status spc__meter_draw(spc__meter *meter);
+spc_status spc__meter_show(spc__meter *meter);
 spc_status spc__meter_start(spc__meter *meter);
 
 /* Compares a built candidate with the oracle on all scenes. */

@@ -178,7 +178,7 @@ static spc_status start_measuring(spc__pipeline *p)
 {
     if (p->meter->runner != NULL)
         return SPC_OK;
-    spc_status status = spc__meter_draw(p->meter);
+    spc_status status = spc__meter_show(p->meter);
     uint64_t start = spc__now_ns();
     if (status == SPC_OK)
         status = spc__ladder_await(p->ladder);

@@ -12,12 +12,12 @@
 /* A plan on a fixture. */
 typedef struct spc__tested {
     spc_plan *plan;
-    spc__guarded packed; /* weights of the real draw */
+    spc__guarded packed; /* weights of the real data set */
     bool atomics;        /* results depend on the order of arrival */
     bool verified;
     bool spoils; /* packing wrote to the weights that it reads */
     /* Digests of its first results, which were correct. */
-    uint64_t first[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    uint64_t first[SPC__SAMPLE_SCENES][SPC__DATASETS];
 } spc__tested;
 
 /*
@@ -44,9 +44,10 @@ typedef struct spc__tested {
 typedef struct spc__verdict {
     spc__trial_status status; /* OK, LAUNCH, FAULT, WRONG */
     char note[192];
-    double error; /* the largest of the real draw, divided by its tolerance */
-    bool dead;    /* the device no longer responds */
-    bool spoilt;  /* maps of the fixture must be built again (fixture.h) */
+    double
+        error; /* the largest of the real data set, divided by its tolerance */
+    bool dead; /* the device no longer responds */
+    bool spoilt; /* maps of the fixture must be built again (fixture.h) */
 } spc__verdict;
 
 /*
@@ -57,7 +58,7 @@ spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture,
 void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture);
 
 /*
- * Runs all draws on all scenes, over different contents of output and
+ * Runs all data sets on all scenes, over different contents of output and
  * workspace.
  */
 void spc__gate_verify(spc__verdict *out, spc__fixture *fixture,

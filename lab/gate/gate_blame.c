@@ -34,36 +34,37 @@ static int list_vector(watched *list, int count, const char *name,
     return count;
 }
 
-/* Lists the arrays of a draw that no kernel may write to, with their
+/* Lists the arrays of a data set that no kernel may write to, with their
  * digests. */
-static int list_read_only(const spc__gate *g, int draw, watched *list)
+static int list_read_only(const spc__gate *g, int dataset, watched *list)
 {
     const spc__fixture *fixture = g->fixture;
     const spc__sample *sample = fixture->sample;
     int count = 0;
 
     for (int s = 0; s < sample->scene_count; s++) {
-        /* Awkward scenes share one array for all draws: it holds the last one
-         * loaded. */
-        int array = s < sample->given ? draw : 0;
-        if (!spc__fixture_is_loaded(fixture, s, (spc__draw)draw))
+        /* Awkward scenes share one array for all data sets: it holds the last
+         * one loaded. */
+        int array = s < sample->given ? dataset : 0;
+        if (!spc__fixture_is_loaded(fixture, s, (spc__dataset)dataset))
             continue;
         list[count++] = (watched){"in", &fixture->in[s][array],
-                                  fixture->in_digest[s][draw]};
-        if (sample->scenes[s].residual[draw] != NULL)
+                                  fixture->in_digest[s][dataset]};
+        if (sample->scenes[s].residual[dataset] != NULL)
             list[count++] = (watched){"residual", &fixture->residual[s][array],
-                                      fixture->residual_digest[s][draw]};
+                                      fixture->residual_digest[s][dataset]};
     }
     list[count++] = (watched){"weights",
-                              draw == SPC__REAL ? &g->tested->packed
-                                                : &fixture->packed[draw],
-                              g->packed_digest[draw]};
-    count = list_vector(list, count, "bias", &fixture->bias[draw],
-                        fixture->sample->bias[draw]);
-    count = list_vector(list, count, "scale", &fixture->scale[draw],
-                        fixture->sample->scale[draw]);
-    return list_vector(list, count, "a tensor's scale", &fixture->scales[draw],
-                       &fixture->sample->scales[draw].in);
+                              dataset == SPC__REAL ? &g->tested->packed
+                                                   : &fixture->packed[dataset],
+                              g->packed_digest[dataset]};
+    count = list_vector(list, count, "bias", &fixture->bias[dataset],
+                        fixture->sample->bias[dataset]);
+    count = list_vector(list, count, "scale", &fixture->scale[dataset],
+                        fixture->sample->scale[dataset]);
+    return list_vector(list, count, "a tensor's scale",
+                       &fixture->scales[dataset],
+                       &fixture->sample->scales[dataset].in);
 }
 
 /* Digests the arrays and their zones, with one wait for the device. */
@@ -82,11 +83,11 @@ static spc_status digest_list(const spc__gate *g, const watched *list,
     return status == SPC_OK ? spc__digester_end(digester, digests) : status;
 }
 
-void spc__gate_read_only(const spc__gate *g, int draw)
+void spc__gate_read_only(const spc__gate *g, int dataset)
 {
     watched list[WATCHED];
     uint64_t digests[3 * WATCHED];
-    int count = list_read_only(g, draw, list);
+    int count = list_read_only(g, dataset, list);
 
     if (digest_list(g, list, count, digests) != SPC_OK) {
         spc__gate_failed(g);
@@ -124,7 +125,7 @@ void spc__gate_weights_hold(const spc__gate *g)
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)
 {
-    return spc__sample_element(g->fixture->sample, at->s, at->draw,
+    return spc__sample_element(g->fixture->sample, at->s, at->dataset,
                                g->fixture->host, i)
                .error <= 1;
 }
@@ -182,7 +183,7 @@ static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
                             uint64_t digest)
 {
     bool left_alone = is_left_alone(g, at);
-    bool may_differ = at->draw == SPC__REAL && g->tested->atomics;
+    bool may_differ = at->dataset == SPC__REAL && g->tested->atomics;
     spc__gate_setting other = *at;
     uint64_t again = digest;
 
@@ -197,12 +198,12 @@ static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
     other.work_byte = 0;
     if (succeeds(g, &other, &again))
         return "unwritten";
-    return at->draw == SPC__REAL ? "rounding" : "exact";
+    return at->dataset == SPC__REAL ? "rounding" : "exact";
 }
 
-void spc__gate_untouched(const spc__gate *g, int draw)
+void spc__gate_untouched(const spc__gate *g, int dataset)
 {
-    spc__gate_read_only(g, draw);
+    spc__gate_read_only(g, dataset);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_weights_hold(g);
     if (g->out->status == SPC__TRIAL_OK)
@@ -213,13 +214,13 @@ void spc__gate_untouched(const spc__gate *g, int draw)
  * Only packing depends on the layout of the weights, so the note names the
  * layout where it matters.
  */
-static void name_layout(const spc__gate *g, spc__draw draw)
+static void name_layout(const spc__gate *g, spc__dataset dataset)
 {
     size_t used = strlen(g->out->note);
 
     if (g->out->status == SPC__TRIAL_WRONG &&
         g->fixture->sample->conv.pass != SPC_WGRAD &&
-        spc__fixture_layout(draw) == SPC_RSCK)
+        spc__fixture_layout(dataset) == SPC_RSCK)
         snprintf(g->out->note + used, sizeof(g->out->note) - used,
                  " (weights RSCK)");
 }
@@ -232,7 +233,7 @@ static void name_layout(const spc__gate *g, spc__draw draw)
 void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
                       uint64_t digest, const spc__worst *worst)
 {
-    spc__gate_untouched(g, at->draw);
+    spc__gate_untouched(g, at->dataset);
     if (g->out->status != SPC__TRIAL_OK)
         return;
     const char *test = diagnose(g, at, digest);
@@ -240,5 +241,5 @@ void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
         spc__gate_maps_hold(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_wrong_at(g, test, at->s, worst);
-    name_layout(g, at->draw);
+    name_layout(g, at->dataset);
 }

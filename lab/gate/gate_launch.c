@@ -50,14 +50,16 @@ void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
 
 /* ---- one launch ---------------------------------------------------------- */
 
-const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
+const spc__guarded *spc__gate_packed_array(const spc__gate *g,
+                                           spc__dataset dataset)
 {
-    return draw == SPC__REAL ? &g->tested->packed : &g->fixture->packed[draw];
+    return dataset == SPC__REAL ? &g->tested->packed
+                                : &g->fixture->packed[dataset];
 }
 
-const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
+const void *spc__gate_packed(const spc__gate *g, spc__dataset dataset)
 {
-    return spc__gate_packed_array(g, draw)->data;
+    return spc__gate_packed_array(g, dataset)->data;
 }
 
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
@@ -105,8 +107,8 @@ static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
     if (at->read_only)
         spc__gate_close_pages(g, at);
     spc_status status =
-        spc__fixture_execute(g->fixture, g->tested->plan, at->s, at->draw,
-                             spc__gate_packed(g, at->draw), NULL);
+        spc__fixture_execute(g->fixture, g->tested->plan, at->s, at->dataset,
+                             spc__gate_packed(g, at->dataset), NULL);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(g->fixture->ctx);
     if (at->read_only)
@@ -119,7 +121,7 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 {
     spc__fixture *fixture = g->fixture;
 
-    if (spc__fixture_load(fixture, at->s, at->draw) != SPC_OK ||
+    if (spc__fixture_load(fixture, at->s, at->dataset) != SPC_OK ||
         (at->out_byte >= 0 &&
          spc__fixture_fill_out(fixture, at->out_byte) != SPC_OK) ||
         (at->work_byte >= 0 &&
@@ -141,7 +143,7 @@ static const spc__right *find_right(const spc__fixture *fixture,
 {
     for (int i = 0; i < SPC__RIGHT && i < fixture->rights[at->s]; i++) {
         const spc__right *right = &fixture->right[at->s][i];
-        if (right->draw == at->draw && right->digest == digest)
+        if (right->dataset == at->dataset && right->digest == digest)
             return right;
     }
     return NULL;
@@ -154,7 +156,7 @@ static void keep_right(spc__fixture *fixture, const spc__gate_setting *at,
 {
     int i = fixture->rights[at->s]++ % SPC__RIGHT;
 
-    fixture->right[at->s][i] = (spc__right){digest, *worst, at->draw};
+    fixture->right[at->s][i] = (spc__right){digest, *worst, at->dataset};
 }
 
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
@@ -165,8 +167,8 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
 
     *worst = (spc__worst){0};
     /* An exact result has one digest, which the sample knows. */
-    if (at->draw != SPC__REAL &&
-        digest == sample->scenes[at->s].digest[at->draw])
+    if (at->dataset != SPC__REAL &&
+        digest == sample->scenes[at->s].digest[at->dataset])
         return true;
     const spc__right *right = find_right(g->fixture, at, digest);
     if (right != NULL) {
@@ -177,7 +179,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
         spc__gate_failed(g);
         return false;
     }
-    *worst = spc__sample_compare(sample, at->s, at->draw, g->fixture->host);
+    *worst = spc__sample_compare(sample, at->s, at->dataset, g->fixture->host);
     if (spc__gaps_hold(g->fixture->host, &out)) {
         if (worst->error <= 1)
             keep_right(g->fixture, at, digest, worst);

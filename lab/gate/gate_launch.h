@@ -18,7 +18,7 @@ typedef struct spc__gate {
     spc__verdict *out;
     spc__fixture *fixture;
     spc__tested *tested;
-    uint64_t packed_digest[SPC__DRAWS];
+    uint64_t packed_digest[SPC__DATASETS];
     /*
      * Digests of each map's arrays with their zones, taken before any launch.
      */
@@ -29,9 +29,9 @@ typedef struct spc__gate {
 /* The inputs of a launch and the old contents of what it writes. */
 typedef struct spc__gate_setting {
     int s;
-    spc__draw draw;
-    int out_byte;       /* -1: the result of draw `previous` */
-    spc__draw previous; /* a draw of integers */
+    spc__dataset dataset;
+    int out_byte;          /* -1: the result of data set `previous` */
+    spc__dataset previous; /* a data set of integers */
     int work_byte;      /* -1: as the previous launch left it */
     bool read_only;     /* read-only operands are in read-only pages */
 } spc__gate_setting;
@@ -56,8 +56,9 @@ const char *spc__gate_scene(const spc__gate *g, int s);
 
 /* ---- one launch ---------------------------------------------------------- */
 
-const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw);
-const void *spc__gate_packed(const spc__gate *g, spc__draw draw);
+const spc__guarded *spc__gate_packed_array(const spc__gate *g,
+                                           spc__dataset dataset);
+const void *spc__gate_packed(const spc__gate *g, spc__dataset dataset);
 /* Adds the zones before and after an array to the digester. */
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of);
 /* True if the two digests of zones at *digests show no write. */
@@ -103,8 +104,8 @@ void spc__gate_test_spare(const spc__gate *g);
 /* ---- operands elsewhere (gate_places.c) ---------------------------------- */
 
 /*
- * Launches the draw on a scene that is set; the bits must be those of the first
- * result.
+ * Launches the data set on a scene that is set; the bits must be those of the
+ * first result.
  */
 void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at);
 
@@ -116,7 +117,7 @@ void spc__gate_test_together(const spc__gate *g);
 /* ---- read-only pages (gate_pages.c) -------------------------------------- */
 
 /*
- * Makes the map of scene `at->s` and the read-only operands of `at->draw`
+ * Makes the map of scene `at->s` and the read-only operands of `at->dataset`
  * unwritable until the pages are opened again, which notes a write. Only on
  * devices whose memory is the host's; no effect on others.
  */
@@ -143,14 +144,14 @@ void spc__gate_map_holds(const spc__gate *g, int s);
 /* ---- what is wrong (gate_blame.c) ---------------------------------------- */
 
 /* Verifies inputs, weights and vectors, and notes a change. */
-void spc__gate_read_only(const spc__gate *g, int draw);
+void spc__gate_read_only(const spc__gate *g, int dataset);
 /*
- * Verifies the weights of all draws that packing reads and restores them. A
+ * Verifies the weights of all data sets that packing reads and restores them. A
  * change is noted instead of a wrong result, which it explains.
  */
 void spc__gate_weights_hold(const spc__gate *g);
 /* Verifies them and the maps. */
-void spc__gate_untouched(const spc__gate *g, int draw);
+void spc__gate_untouched(const spc__gate *g, int dataset);
 /* True if element i of the fetched result is correct. */
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i);

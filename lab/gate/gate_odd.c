@@ -44,7 +44,7 @@ static spc_status enqueue_size(const spc__gate *g, int s)
 static void look_closer(const spc__gate *g, int s)
 {
     spc__gate_setting at = {.s = s,
-                            .draw = SPC__COUNT,
+                            .dataset = SPC__COUNT,
                             .out_byte = NAN_BYTE,
                             .previous = SPC__COUNT,
                             .work_byte = NAN_BYTE};
@@ -215,7 +215,7 @@ static spc_status write_patches(const odd_launch *l, bool right)
 
 static double got_of(const odd_launch *l, int64_t i)
 {
-    return spc__sample_element(l->g->fixture->sample, l->at.s, l->at.draw,
+    return spc__sample_element(l->g->fixture->sample, l->at.s, l->at.dataset,
                                l->g->fixture->host, i)
         .got;
 }
@@ -326,7 +326,7 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s)
     }
     l->g = g;
     l->at = (spc__gate_setting){.s = s,
-                                .draw = SPC__COUNT,
+                                .dataset = SPC__COUNT,
                                 .out_byte = NUMBER_BYTE,
                                 .previous = SPC__COUNT,
                                 .work_byte = NAN_BYTE};

@@ -97,7 +97,7 @@ static void list_pages(const spc__gate *g, const spc__gate_setting *at)
     spc__map_array list[SPC__MAP_ARRAYS];
     const spc__fixture *fixture = g->fixture;
     const spc_map *map = fixture->maps[at->s];
-    int array = at->s < fixture->sample->given ? (int)at->draw : 0;
+    int array = at->s < fixture->sample->given ? (int)at->dataset : 0;
     int count = map != NULL ? spc__gate_list_map(list, g, map) : 0;
 
     closed.count = 0;
@@ -106,10 +106,10 @@ static void list_pages(const spc__gate *g, const spc__gate_setting *at)
             map->to->zone_bytes);
     add_guarded(g, "in", &fixture->in[at->s][array]);
     add_guarded(g, "residual", &fixture->residual[at->s][array]);
-    add_guarded(g, "weights", spc__gate_packed_array(g, at->draw));
-    add_guarded(g, "bias", &fixture->bias[at->draw]);
-    add_guarded(g, "scale", &fixture->scale[at->draw]);
-    add_guarded(g, "a tensor's scale", &fixture->scales[at->draw]);
+    add_guarded(g, "weights", spc__gate_packed_array(g, at->dataset));
+    add_guarded(g, "bias", &fixture->bias[at->dataset]);
+    add_guarded(g, "scale", &fixture->scale[at->dataset]);
+    add_guarded(g, "a tensor's scale", &fixture->scales[at->dataset]);
 }
 
 static void protect_all(int protection)

@@ -48,7 +48,7 @@ static void add(places *p, const void **at, const void *host, size_t bytes,
 static spc_status fetch_weights(places *p)
 {
     const spc__gate *g = p->g;
-    const spc__guarded *packed = spc__gate_packed_array(g, p->at->draw);
+    const spc__guarded *packed = spc__gate_packed_array(g, p->at->dataset);
 
     if (packed->bytes == 0)
         return SPC_OK;
@@ -66,13 +66,13 @@ static spc_status list_operands(places *p)
     const spc__fixture *fixture = p->g->fixture;
     const spc__sample *sample = fixture->sample;
     const spc__sample_scene *scene = &sample->scenes[p->at->s];
-    int d = p->at->draw;
+    int d = p->at->dataset;
     spc_buffers *b = &p->buffers;
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &sample->conv, scene->rows_in, scene->rows_out);
-    spc__fixture_buffers(b, fixture, p->at->s, p->at->draw);
-    b->weights = spc__gate_packed(p->g, p->at->draw);
+    spc__fixture_buffers(b, fixture, p->at->s, p->at->dataset);
+    b->weights = spc__gate_packed(p->g, p->at->dataset);
     add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__TENSOR_PLACE);
     if (scene->residual[d] != NULL)
         add(p, &b->residual, scene->residual[d],
@@ -143,7 +143,7 @@ static spc_status launch(places *p, bool complement, uint64_t *digest)
 static void run(places *p)
 {
     const spc__gate *g = p->g;
-    uint64_t first = g->tested->first[p->at->s][p->at->draw], digest = first;
+    uint64_t first = g->tested->first[p->at->s][p->at->dataset], digest = first;
 
     for (int i = 0; i < LAUNCHES && digest == first; i++)
         if (launch(p, i % 2 == 1, &digest) != SPC_OK) {

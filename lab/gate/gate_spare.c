@@ -90,7 +90,7 @@ static void judge(const spc__gate *g, int s, size_t behind,
                   const uint64_t *digests)
 {
     spc__gate_setting at = {.s = s,
-                            .draw = SPC__COUNT,
+                            .dataset = SPC__COUNT,
                             .out_byte = NAN_BYTE,
                             .previous = SPC__COUNT,
                             .work_byte = NAN_BYTE};

@@ -19,7 +19,7 @@ enum { SIDES = 2, LAUNCHES = 8, ROUNDS = 8, NAN_BYTE = 0xff };
 
 /* One of the two launches: its data and its results. */
 typedef struct side {
-    spc__draw draw;
+    spc__dataset dataset;
     uint64_t right;                /* the digest of its result */
     spc_buffers buffers[LAUNCHES]; /* a processor uses only the first */
     spc_status status;
@@ -50,7 +50,8 @@ static spc_status copy(const together *t, const void **to, char **at,
     return spc_memory_upload((void *)*to, t->g->fixture->ctx, from, bytes);
 }
 
-/* Places the inputs of its draw, a workspace, and an output for each launch. */
+/* Places the inputs of its data set, a workspace, and an output for each
+ * launch. */
 static spc_status lay_side(const together *t, side *one, char **at,
                            int launches)
 {
@@ -60,14 +61,14 @@ static spc_status lay_side(const together *t, side *one, char **at,
     spc_buffers b = SPC_BUFFERS_INIT;
 
     spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
-    spc__fixture_buffers(&b, fixture, t->s, one->draw);
-    b.weights = spc__gate_packed(t->g, one->draw);
+    spc__fixture_buffers(&b, fixture, t->s, one->dataset);
+    b.weights = spc__gate_packed(t->g, one->dataset);
     b.workspace = *at;
     *at += padded(fixture->workspace.bytes);
     spc_status status =
-        copy(t, &b.in, at, scene->in[one->draw], all[SPC_OPERAND_IN].bytes);
+        copy(t, &b.in, at, scene->in[one->dataset], all[SPC_OPERAND_IN].bytes);
     if (status == SPC_OK)
-        status = copy(t, &b.residual, at, scene->residual[one->draw],
+        status = copy(t, &b.residual, at, scene->residual[one->dataset],
                       all[SPC_OPERAND_RESIDUAL].bytes);
     for (int n = 0; n < launches; n++, *at += padded(t->out_bytes)) {
         one->buffers[n] = b;
@@ -247,8 +248,8 @@ void spc__gate_test_together(const spc__gate *g)
         return;
     /* Two draws, so that a result shows if it has used the other's data. */
     for (int i = 0; i < SIDES; i++) {
-        t.sides[i].draw = i == 0 ? SPC__COUNT : SPC__WIDE;
-        t.sides[i].right = g->tested->first[t.s][t.sides[i].draw];
+        t.sides[i].dataset = i == 0 ? SPC__COUNT : SPC__WIDE;
+        t.sides[i].right = g->tested->first[t.s][t.sides[i].dataset];
     }
     spc_status status = spc__fixture_set(fixture, g->tested->plan, t.s);
     t.out_bytes = fixture->out.bytes;

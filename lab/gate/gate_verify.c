@@ -43,7 +43,7 @@ static void test_again(const spc__gate *g, const spc__gate_setting *at)
 
     again.out_byte = again.work_byte = NUMBER_BYTE;
     for (int i = 0; i < REPEATS && spc__gate_run(g, &again, digests); i++)
-        if (digests[SPC__RESULT] != g->tested->first[at->s][at->draw]) {
+        if (digests[SPC__RESULT] != g->tested->first[at->s][at->dataset]) {
             spc__gate_wrong(g,
                             "differs from run to run: scene '%.40s', launch %d "
                             "gives other bits than the first",
@@ -62,7 +62,7 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
     if (!spc__gate_run(g, at, digests) ||
         !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))
         return;
-    if (at->draw == SPC__REAL && worst.error > g->out->error)
+    if (at->dataset == SPC__REAL && worst.error > g->out->error)
         g->out->error = worst.error;
     /* Written so that NaN fails as well. */
     if (!(worst.error <= 1)) {
@@ -70,12 +70,12 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     }
     /* All later runs are compared with these bits. */
-    g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
+    g->tested->first[at->s][at->dataset] = digests[SPC__RESULT];
     if (spc__gate_zones_hold(g, "out", &g->fixture->out,
                              &digests[SPC__OUT_ZONES]))
         spc__gate_zones_hold(g, "workspace", &g->fixture->workspace,
                              &digests[SPC__WORK_ZONES]);
-    if (g->out->status == SPC__TRIAL_OK && at->draw == SPC__REAL &&
+    if (g->out->status == SPC__TRIAL_OK && at->dataset == SPC__REAL &&
         g->fixture->sample->conv.deterministic)
         test_again(g, at);
 }
@@ -87,10 +87,10 @@ static void test_scene(const spc__gate *g, int s)
 {
     static const struct {
         int out_byte, work_byte;
-    } contents[SPC__DRAWS] = {{NAN_BYTE, NAN_BYTE},
-                              {-1, -1},
-                              {NUMBER_BYTE, NUMBER_BYTE},
-                              {NAN_BYTE, NUMBER_BYTE}};
+    } contents[SPC__DATASETS] = {{NAN_BYTE, NAN_BYTE},
+                                 {-1, -1},
+                                 {NUMBER_BYTE, NUMBER_BYTE},
+                                 {NAN_BYTE, NUMBER_BYTE}};
     spc__gate_setting at = {.s = s};
     int launches = 0;
 
@@ -98,11 +98,11 @@ static void test_scene(const spc__gate *g, int s)
         spc__gate_failed(g);
         return;
     }
-    for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++) {
-        if (!spc__sample_has(g->fixture->sample, s, (spc__draw)d))
+    for (int d = 0; d < SPC__DATASETS && g->out->status == SPC__TRIAL_OK; d++) {
+        if (!spc__sample_has(g->fixture->sample, s, (spc__dataset)d))
             continue;
-        at.previous = at.draw;
-        at.draw = (spc__draw)d;
+        at.previous = at.dataset;
+        at.dataset = (spc__dataset)d;
         at.out_byte = contents[launches].out_byte;
         at.work_byte = contents[launches].work_byte;
         at.read_only = launches == 0;
@@ -117,36 +117,36 @@ static void test_scene(const spc__gate *g, int s)
         spc__gate_test_no_numbers(g, s);
 }
 
-static bool has_draw(const spc__gate *g, int draw)
+static bool has_dataset(const spc__gate *g, int dataset)
 {
-    return g->fixture->sample->weights[draw] != NULL;
+    return g->fixture->sample->weights[dataset] != NULL;
 }
 
 /* Packs the integers and digests the packed forms. */
-static bool pack_draws(spc__gate *g)
+static bool pack_datasets(spc__gate *g)
 {
     spc__fixture *fixture = g->fixture;
     spc_status status = spc__digester_begin(fixture->digester);
-    uint64_t digests[SPC__DRAWS];
+    uint64_t digests[SPC__DATASETS];
     int count = 0;
 
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
-        if (!has_draw(g, d))
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++) {
+        if (!has_dataset(g, d))
             continue;
         spc__guarded *to =
             d == SPC__REAL ? &g->tested->packed : &fixture->packed[d];
         /* REAL is packed when the candidate enters (pack_real), into an array
          * of its own, as it is timed in turns with others. */
         if (d != SPC__REAL)
-            status =
-                spc__fixture_pack(fixture, to, g->tested->plan, (spc__draw)d);
+            status = spc__fixture_pack(fixture, to, g->tested->plan,
+                                       (spc__dataset)d);
         if (status == SPC_OK)
             status = spc__digester_add(fixture->digester, to->data, to->bytes);
     }
     if (status == SPC_OK)
         status = spc__digester_end(fixture->digester, digests);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(g, d))
+    for (int d = 0; d < SPC__DATASETS; d++)
+        if (has_dataset(g, d))
             g->packed_digest[d] = digests[count++];
     if (status != SPC_OK)
         spc__gate_failed(g);
@@ -178,7 +178,7 @@ static void verify(spc__gate *g)
 {
     const spc__sample *sample = g->fixture->sample;
 
-    if (remembers(g) || !pack_draws(g) || !spc__gate_note_maps(g))
+    if (remembers(g) || !pack_datasets(g) || !spc__gate_note_maps(g))
         return;
     for (int s = 0; s < sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK && !spc__sample_is_size(sample, s))
@@ -187,8 +187,8 @@ static void verify(spc__gate *g)
         spc__gate_test_sizes(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_test_spare(g);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+    for (int d = 0; d < SPC__DATASETS; d++)
+        if (has_dataset(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_maps_hold(g);
@@ -200,7 +200,7 @@ static void verify(spc__gate *g)
 static spc__gate_setting real_run(int s)
 {
     return (spc__gate_setting){.s = s,
-                               .draw = SPC__REAL,
+                               .dataset = SPC__REAL,
                                .out_byte = NUMBER_BYTE,
                                .previous = SPC__REAL,
                                .work_byte = NAN_BYTE};
@@ -229,15 +229,16 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
 
 /* ---- run after run ------------------------------------------------------- */
 
-/* True for the draws that must repeat: sums of integers do in any order. */
-static bool repeats(const spc__gate *g, int s, int draw)
+/* True for the data sets that must repeat: sums of integers do in any order. */
+static bool repeats(const spc__gate *g, int s, int dataset)
 {
-    return spc__sample_has(g->fixture->sample, s, (spc__draw)draw) &&
-           (draw != SPC__REAL || !g->tested->atomics);
+    return spc__sample_has(g->fixture->sample, s, (spc__dataset)dataset) &&
+           (dataset != SPC__REAL || !g->tested->atomics);
 }
 
-/* Runs a draw `count` times in sequence and notes how many results differ. */
-static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
+/* Runs a data set `count` times in sequence and notes how many results differ.
+ */
+static void run_many(const spc__gate *g, int s, spc__dataset dataset, int count)
 {
     spc__fixture *fixture = g->fixture;
     uint64_t digests[RUNS_AT_ONCE];
@@ -247,13 +248,13 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
     for (int i = 0; i < count && status == SPC_OK; i++) {
         /* Other contents each time, which must not show in a result. */
         int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
-        if ((status = spc__fixture_load(fixture, s, draw)) == SPC_OK &&
+        if ((status = spc__fixture_load(fixture, s, dataset)) == SPC_OK &&
             (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
             (status = spc__guarded_fill(&fixture->guards, &fixture->workspace,
                                         byte)) == SPC_OK &&
-            (status = spc__fixture_execute(fixture, g->tested->plan, s, draw,
-                                           spc__gate_packed(g, draw), NULL)) ==
-                SPC_OK)
+            (status = spc__fixture_execute(fixture, g->tested->plan, s, dataset,
+                                           spc__gate_packed(g, dataset),
+                                           NULL)) == SPC_OK)
             status = spc__digester_add(fixture->digester, fixture->out.data,
                                        fixture->out.bytes);
     }
@@ -264,7 +265,7 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
         return;
     }
     for (int i = 0; i < count; i++)
-        differ += digests[i] != g->tested->first[s][draw];
+        differ += digests[i] != g->tested->first[s][dataset];
     if (differ > 0)
         spc__gate_wrong(g,
                         "differs from run to run: %d of %d results on scene "
@@ -272,7 +273,7 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
                         differ, count, spc__gate_scene(g, s));
 }
 
-/* Runs each draw of a scene `count` times; returns the number of runs. */
+/* Runs each data set of a scene `count` times; returns the number of runs. */
 static int run_scene(const spc__gate *g, int s, int count)
 {
     int done = 0;
@@ -281,9 +282,9 @@ static int run_scene(const spc__gate *g, int s, int count)
         spc__gate_failed(g);
         return 0;
     }
-    for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && g->out->status == SPC__TRIAL_OK; d++)
         if (repeats(g, s, d)) {
-            run_many(g, s, (spc__draw)d, count);
+            run_many(g, s, (spc__dataset)d, count);
             done += count;
         }
     return done;
@@ -429,7 +430,7 @@ static void confirm(spc__gate *g, double limit_s)
         verify(g);
     /* Packed integers are in the fixture, where another candidate's may be by
      * now. */
-    else if (pack_draws(g))
+    else if (pack_datasets(g))
         spc__gate_note_maps(g);
     for (int s = 0; s < fixture->sample->given; s++) {
         spc__gate_setting at = real_run(s);
@@ -445,8 +446,8 @@ static void confirm(spc__gate *g, double limit_s)
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_test_large(g);
     run_repeatedly(g, limit_s);
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+    for (int d = 0; d < SPC__DATASETS; d++)
+        if (has_dataset(g, d) && g->out->status == SPC__TRIAL_OK)
             spc__gate_read_only(g, d);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_maps_hold(g);

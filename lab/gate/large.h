@@ -63,7 +63,7 @@ spc_status spc__large_know_gradient(spc__large *large, spc__fixture *fixture,
                                     spc__random *random);
 
 /*
- * Runs a plan on it over NaN, with packed weights of the draw COUNT, and
+ * Runs a plan on it over NaN, with packed weights of the data set COUNT, and
  * fetches the rows to `got`. If its layout does not fit into memory, the scene
  * becomes unavailable.
  */

@@ -6,8 +6,8 @@
 #include "lab/oracle/relation.h"
 
 /*
- * As spc_oracle_sums, but in fp32: on the draws of integers (draw.h) it is
- * exact in any order, and several times faster than double with magnitudes.
+ * As spc_oracle_sums, but in fp32: on the data sets of integers (dataset.h) it
+ * is exact in any order, and several times faster than double with magnitudes.
  * Returns SPC_EINTERRUPTED once *cancel (may be NULL) is set.
  */
 spc_status spc__oracle_exact(float *out, const spc_conv *conv,

@@ -168,8 +168,8 @@ static bool is_power_of_two(float value)
 bool spc__epilogue_is_exact(const spc_conv *conv)
 {
     /*
-     * Products with the scales of the draws are exact, as these are powers of
-     * two.
+     * Products with the scales of the data sets are exact, as these are powers
+     * of two.
      */
     return conv->activation <= SPC_ACT_RELU ||
            (conv->activation == SPC_ACT_LEAKY &&

@@ -21,7 +21,7 @@ typedef struct spc__bounded {
 } spc__bounded;
 
 /*
- * True if the epilogue is exact on the draws of integers. There is then one
+ * True if the epilogue is exact on the data sets of integers. There is then one
  * correct result.
  */
 bool spc__epilogue_is_exact(const spc_conv *conv);

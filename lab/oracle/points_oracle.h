@@ -10,7 +10,7 @@
 
 /*
  * As spc__relation_init_rows, for a layer with triplets. SPC_EINVAL: an output
- * sees more inputs than the draws allow (SPC__POINTS_SEEN).
+ * sees more inputs than the data sets allow (SPC__POINTS_SEEN).
  */
 spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
                                 const spc_scene *scene,

@@ -19,7 +19,7 @@ spc_status spc__wgrad_expect(double *reference, float *tolerance,
                              int threads, const volatile int *cancel,
                              spc_error *error);
 
-/* The same on a draw of integers, whose sums double holds exactly. */
+/* The same on a data set of integers, whose sums double holds exactly. */
 spc_status spc__wgrad_exact(float *out, const spc_conv *conv,
                             const spc__seen *seen, int64_t rows,
                             const spc__values *values, int threads,

@@ -7,7 +7,7 @@
 #include "base/parallel.h"
 #include "context/ctx.h"
 #include "lab/oracle/oracle.h"
-#include "lab/sample/draw_full.h"
+#include "lab/sample/dataset_full.h"
 #include "operators/epilogue.h"
 #include <math.h>
 #include <stdlib.h>

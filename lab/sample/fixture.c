@@ -61,68 +61,74 @@ static spc_status upload(spc__fixture *fixture, spc__guarded *to,
 
 /* ---- building ------------------------------------------------------------ */
 
-/* Index of the array that holds a draw. */
-static int array_of(const spc__fixture *fixture, int s, spc__draw draw)
+/* Index of the array that holds a data set. */
+static int array_of(const spc__fixture *fixture, int s, spc__dataset dataset)
 {
-    return s < fixture->sample->given ? (int)draw : 0;
+    return s < fixture->sample->given ? (int)dataset : 0;
 }
 
 /* Uploads inputs and residual of a scene. Their digests are computed from the
  * host's copy, so an upload that fails silently is seen. */
-static spc_status upload_draw(spc__fixture *fixture, int s, spc__draw draw)
+static spc_status upload_dataset(spc__fixture *fixture, int s,
+                                 spc__dataset dataset)
 {
     const spc__sample_scene *scene = &fixture->sample->scenes[s];
-    int array = array_of(fixture, s, draw);
+    int array = array_of(fixture, s, dataset);
     /* Only arrays that are timed are aligned well: see guarded.h. */
-    bool timed = draw == SPC__REAL && s < fixture->sample->given;
+    bool timed = dataset == SPC__REAL && s < fixture->sample->given;
     size_t place = timed ? SPC__PLACES : SPC__TENSOR_PLACE;
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
-    fixture->loaded[s] = draw;
-    fixture->in_digest[s][draw] =
-        spc__digest_host(scene->in[draw], all[SPC_OPERAND_IN].bytes);
-    spc_status status = upload(fixture, &fixture->in[s][array], scene->in[draw],
-                               all[SPC_OPERAND_IN].bytes, place);
-    if (status != SPC_OK || scene->residual[draw] == NULL)
+    fixture->loaded[s] = dataset;
+    fixture->in_digest[s][dataset] =
+        spc__digest_host(scene->in[dataset], all[SPC_OPERAND_IN].bytes);
+    spc_status status =
+        upload(fixture, &fixture->in[s][array], scene->in[dataset],
+               all[SPC_OPERAND_IN].bytes, place);
+    if (status != SPC_OK || scene->residual[dataset] == NULL)
         return status;
-    fixture->residual_digest[s][draw] = spc__digest_host(
-        scene->residual[draw], all[SPC_OPERAND_RESIDUAL].bytes);
-    return upload(fixture, &fixture->residual[s][array], scene->residual[draw],
-                  all[SPC_OPERAND_RESIDUAL].bytes, place);
+    fixture->residual_digest[s][dataset] = spc__digest_host(
+        scene->residual[dataset], all[SPC_OPERAND_RESIDUAL].bytes);
+    return upload(fixture, &fixture->residual[s][array],
+                  scene->residual[dataset], all[SPC_OPERAND_RESIDUAL].bytes,
+                  place);
 }
 
 static spc_status upload_scene(spc__fixture *fixture, int s)
 {
     spc_status status = SPC_OK;
 
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        if (spc__sample_has(fixture->sample, s, (spc__draw)d))
-            status = upload_draw(fixture, s, (spc__draw)d);
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
+        if (spc__sample_has(fixture->sample, s, (spc__dataset)d))
+            status = upload_dataset(fixture, s, (spc__dataset)d);
     return status;
 }
 
-bool spc__fixture_is_loaded(const spc__fixture *fixture, int s, spc__draw draw)
+bool spc__fixture_is_loaded(const spc__fixture *fixture, int s,
+                            spc__dataset dataset)
 {
-    return spc__sample_has(fixture->sample, s, draw) &&
-           (s < fixture->sample->given || fixture->loaded[s] == draw);
+    return spc__sample_has(fixture->sample, s, dataset) &&
+           (s < fixture->sample->given || fixture->loaded[s] == dataset);
 }
 
-spc_status spc__fixture_load(spc__fixture *fixture, int s, spc__draw draw)
+spc_status spc__fixture_load(spc__fixture *fixture, int s, spc__dataset dataset)
 {
-    return spc__fixture_is_loaded(fixture, s, draw)
+    return spc__fixture_is_loaded(fixture, s, dataset)
                ? SPC_OK
-               : upload_draw(fixture, s, draw);
+               : upload_dataset(fixture, s, dataset);
 }
 
-spc_status spc__fixture_reload(spc__fixture *fixture, int s, spc__draw draw)
+spc_status spc__fixture_reload(spc__fixture *fixture, int s,
+                               spc__dataset dataset)
 {
-    return upload_draw(fixture, s, draw);
+    return upload_dataset(fixture, s, dataset);
 }
 
-static const void *in_of(const spc__fixture *fixture, int s, spc__draw draw)
+static const void *in_of(const spc__fixture *fixture, int s,
+                         spc__dataset dataset)
 {
-    return fixture->in[s][array_of(fixture, s, draw)].data;
+    return fixture->in[s][array_of(fixture, s, dataset)].data;
 }
 
 /* Uploads bias, scales of channels, and scales of tensors. */
@@ -157,7 +163,7 @@ static spc_status digest_weights(const spc__fixture *fixture, uint64_t *digests)
 
     /* Draws without weights must compare as equal. */
     memset(digests, 0, sizeof(fixture->weights_digest));
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++) {
         const spc__guarded *of = &fixture->weights[d];
         if (of->base != NULL)
             status = spc__digester_add(
@@ -168,9 +174,9 @@ static spc_status digest_weights(const spc__fixture *fixture, uint64_t *digests)
                             : status;
 }
 
-spc_weights_layout spc__fixture_layout(spc__draw draw)
+spc_weights_layout spc__fixture_layout(spc__dataset dataset)
 {
-    return draw == SPC__WIDE ? SPC_RSCK : SPC_KRSC;
+    return dataset == SPC__WIDE ? SPC_RSCK : SPC_KRSC;
 }
 
 /*
@@ -196,22 +202,23 @@ static void transpose_weights(char *to, const char *from, const spc_conv *conv)
  * Places weights at an odd multiple of an element, as no more is promised;
  * digests read two bytes at once.
  */
-static spc_status upload_layout(spc__fixture *fixture, spc__draw draw,
+static spc_status upload_layout(spc__fixture *fixture, spc__dataset dataset,
                                 size_t bytes)
 {
     const spc_conv *conv = &fixture->sample->conv;
     size_t element = spc__dtype_of(conv->dtype)->bytes;
     size_t place = element > 2 ? element : 2;
-    const void *weights = fixture->sample->weights[draw];
+    const void *weights = fixture->sample->weights[dataset];
 
-    if (conv->pass == SPC_WGRAD || spc__fixture_layout(draw) == SPC_KRSC)
-        return upload(fixture, &fixture->weights[draw], weights, bytes, place);
+    if (conv->pass == SPC_WGRAD || spc__fixture_layout(dataset) == SPC_KRSC)
+        return upload(fixture, &fixture->weights[dataset], weights, bytes,
+                      place);
     char *transposed = malloc(bytes);
     if (transposed == NULL)
         return spc__fail_memory(spc__error_of(fixture->ctx), bytes);
     transpose_weights(transposed, weights, conv);
     spc_status status =
-        upload(fixture, &fixture->weights[draw], transposed, bytes, place);
+        upload(fixture, &fixture->weights[dataset], transposed, bytes, place);
     free(transposed);
     return status;
 }
@@ -223,16 +230,16 @@ static spc_status upload_weights(spc__fixture *fixture)
     size_t bytes = spc__operand_of(&sample->conv, SPC_OPERAND_WEIGHTS, 0).bytes;
     spc_status status = SPC_OK;
 
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
         if (sample->weights[d] != NULL && bytes > 0)
-            status = upload_layout(fixture, (spc__draw)d, bytes);
+            status = upload_layout(fixture, (spc__dataset)d, bytes);
     return status == SPC_OK ? digest_weights(fixture, fixture->weights_digest)
                             : status;
 }
 
 spc_status spc__fixture_mend_weights(bool *held, spc__fixture *fixture)
 {
-    uint64_t digests[SPC__DRAWS];
+    uint64_t digests[SPC__DATASETS];
     spc_status status = digest_weights(fixture, digests);
 
     /* A failure to read is no verdict. */
@@ -247,7 +254,7 @@ spc_status spc__fixture_refill(spc__fixture *fixture)
 
     for (int s = 0; s < fixture->sample->scene_count && status == SPC_OK; s++)
         status = upload_scene(fixture, s);
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
         status = upload_vectors(fixture, d);
     return status == SPC_OK ? upload_weights(fixture) : status;
 }
@@ -378,14 +385,14 @@ void spc__fixture_free(spc__fixture *fixture)
     const spc__guards *guards = &fixture->guards;
     for (int s = 0; s < fixture->sample->scene_count; s++) {
         spc_map_free(fixture->maps[s]);
-        spc__guarded_release(guards, fixture->in[s], SPC__DRAWS);
-        spc__guarded_release(guards, fixture->residual[s], SPC__DRAWS);
+        spc__guarded_release(guards, fixture->in[s], SPC__DATASETS);
+        spc__guarded_release(guards, fixture->residual[s], SPC__DATASETS);
     }
-    spc__guarded_release(guards, fixture->weights, SPC__DRAWS);
-    spc__guarded_release(guards, fixture->bias, SPC__DRAWS);
-    spc__guarded_release(guards, fixture->scale, SPC__DRAWS);
-    spc__guarded_release(guards, fixture->scales, SPC__DRAWS);
-    spc__guarded_release(guards, fixture->packed, SPC__DRAWS);
+    spc__guarded_release(guards, fixture->weights, SPC__DATASETS);
+    spc__guarded_release(guards, fixture->bias, SPC__DATASETS);
+    spc__guarded_release(guards, fixture->scale, SPC__DATASETS);
+    spc__guarded_release(guards, fixture->scales, SPC__DATASETS);
+    spc__guarded_release(guards, fixture->packed, SPC__DATASETS);
     spc__fixture_free_spare(fixture);
     spc__guarded_release(guards, &fixture->out, 1);
     spc__guarded_release(guards, &fixture->workspace, 1);
@@ -436,7 +443,7 @@ spc_status spc__fixture_prepare(spc__fixture *fixture, spc_plan *plan)
 }
 
 spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
-                             const spc_plan *plan, spc__draw draw)
+                             const spc_plan *plan, spc__dataset dataset)
 {
     size_t bytes = spc_plan_weights_bytes(plan);
     /* Elements that packing skips must not keep values of another plan. */
@@ -447,9 +454,9 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
         return status;
     if (fixture->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
         return spc_memory_upload(to->data, fixture->ctx,
-                                 fixture->sample->weights[draw], bytes);
-    return spc_plan_pack(to->data, plan, fixture->weights[draw].data,
-                         spc__fixture_layout(draw), NULL);
+                                 fixture->sample->weights[dataset], bytes);
+    return spc_plan_pack(to->data, plan, fixture->weights[dataset].data,
+                         spc__fixture_layout(dataset), NULL);
 }
 
 /* Lays out output and workspace for scene s, each with zones around it. */
@@ -508,18 +515,18 @@ static void point_at_scales(spc_buffers *buffers, const spc__guarded *scales)
 }
 
 void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
-                          spc__draw draw)
+                          spc__dataset dataset)
 {
     *out = (spc_buffers){
         .bytes = sizeof(spc_buffers),
-        .in = in_of(fixture, s, draw),
+        .in = in_of(fixture, s, dataset),
         .out = fixture->out.data,
-        .bias = (const float *)fixture->bias[draw].data,
+        .bias = (const float *)fixture->bias[dataset].data,
         .workspace = fixture->workspace.data,
-        .scale = (const float *)fixture->scale[draw].data,
-        .residual = fixture->residual[s][array_of(fixture, s, draw)].data,
+        .scale = (const float *)fixture->scale[dataset].data,
+        .residual = fixture->residual[s][array_of(fixture, s, dataset)].data,
     };
-    point_at_scales(out, &fixture->scales[draw]);
+    point_at_scales(out, &fixture->scales[dataset]);
 }
 
 spc_status spc__fixture_launch(const spc_plan *plan, const spc_map *map,
@@ -541,15 +548,16 @@ spc_status spc__fixture_execute_on(const spc__fixture *fixture,
 }
 
 spc_status spc__fixture_execute(const spc__fixture *fixture,
-                                const spc_plan *plan, int s, spc__draw draw,
-                                const void *packed, void *stream)
+                                const spc_plan *plan, int s,
+                                spc__dataset dataset, const void *packed,
+                                void *stream)
 {
     spc_buffers buffers = SPC_BUFFERS_INIT;
     spc_status status = spc__ctx_check_cancel(fixture->ctx);
 
     if (status != SPC_OK)
         return status;
-    spc__fixture_buffers(&buffers, fixture, s, draw);
+    spc__fixture_buffers(&buffers, fixture, s, dataset);
     buffers.weights = packed;
     return spc__fixture_execute_on(fixture, plan, s, &buffers, stream);
 }

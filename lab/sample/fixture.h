@@ -15,7 +15,7 @@
 typedef struct spc__right {
     uint64_t digest;
     spc__worst worst;
-    spc__draw draw;
+    spc__dataset dataset;
 } spc__right;
 
 enum {
@@ -35,25 +35,25 @@ typedef struct spc__fixture {
     uint64_t zone_digest[2];           /* by is_far */
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
     /*
-     * An awkward scene has one array for all draws, so that a kernel that
-     * remembers results by address is found; `loaded` is the draw in it.
+     * An awkward scene has one array for all data sets, so that a kernel that
+     * remembers results by address is found; `loaded` is the data set in it.
      */
-    spc__guarded in[SPC__SAMPLE_SCENES][SPC__DRAWS];
-    spc__draw loaded[SPC__SAMPLE_SCENES];
-    uint64_t in_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
+    spc__guarded in[SPC__SAMPLE_SCENES][SPC__DATASETS];
+    spc__dataset loaded[SPC__SAMPLE_SCENES];
+    uint64_t in_digest[SPC__SAMPLE_SCENES][SPC__DATASETS];
     /* The values that are added to the sums, one array for each of inputs. */
-    spc__guarded residual[SPC__SAMPLE_SCENES][SPC__DRAWS];
-    uint64_t residual_digest[SPC__SAMPLE_SCENES][SPC__DRAWS];
-    spc__guarded bias[SPC__DRAWS], scale[SPC__DRAWS];
-    spc__guarded scales[SPC__DRAWS]; /* an spc_scales */
+    spc__guarded residual[SPC__SAMPLE_SCENES][SPC__DATASETS];
+    uint64_t residual_digest[SPC__SAMPLE_SCENES][SPC__DATASETS];
+    spc__guarded bias[SPC__DATASETS], scale[SPC__DATASETS];
+    spc__guarded scales[SPC__DATASETS]; /* an spc_scales */
     /*
      * Weights as users have them, which packing reads. All candidates share
      * them. The digests cover the existing ones, with their zones.
      */
-    spc__guarded weights[SPC__DRAWS];
-    uint64_t weights_digest[SPC__DRAWS];
+    spc__guarded weights[SPC__DATASETS];
+    uint64_t weights_digest[SPC__DATASETS];
     /* Of the current candidate and the current scene. */
-    spc__guarded packed[SPC__DRAWS], out, workspace;
+    spc__guarded packed[SPC__DATASETS], out, workspace;
     int64_t out_rows;
     /*
      * For a linear layer whose scene `counted` has spare capacity: the
@@ -134,28 +134,31 @@ spc_status spc__fixture_remake_maps(spc__fixture *fixture);
 spc_status spc__fixture_prepare(spc__fixture *fixture, spc_plan *plan);
 
 /*
- * The layout of the weights of a draw before packing: WIDE has RSCK, the others
- * KRSC.
+ * The layout of the weights of a data set before packing: WIDE has RSCK, the
+ * others KRSC.
  */
-spc_weights_layout spc__fixture_layout(spc__draw draw);
+spc_weights_layout spc__fixture_layout(spc__dataset dataset);
 
-/* Packs the weights of a draw for a plan, into `to`. */
+/* Packs the weights of a data set for a plan, into `to`. */
 spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
-                             const spc_plan *plan, spc__draw draw);
+                             const spc_plan *plan, spc__dataset dataset);
 
 /*
  * Fills the output with a byte; the gaps between its rows get the zones' byte.
  */
 spc_status spc__fixture_fill_out(spc__fixture *fixture, int byte);
 
-/* Uploads a draw as the inputs of scene `s`. */
-spc_status spc__fixture_load(spc__fixture *fixture, int s, spc__draw draw);
+/* Uploads a data set as the inputs of scene `s`. */
+spc_status spc__fixture_load(spc__fixture *fixture, int s,
+                             spc__dataset dataset);
 
-/* The same even if the draw is loaded, after it was changed. */
-spc_status spc__fixture_reload(spc__fixture *fixture, int s, spc__draw draw);
+/* The same even if the data set is loaded, after it was changed. */
+spc_status spc__fixture_reload(spc__fixture *fixture, int s,
+                               spc__dataset dataset);
 
-/* True if that draw is loaded. */
-bool spc__fixture_is_loaded(const spc__fixture *fixture, int s, spc__draw draw);
+/* True if that data set is loaded. */
+bool spc__fixture_is_loaded(const spc__fixture *fixture, int s,
+                            spc__dataset dataset);
 
 /*
  * Prepares output and workspace for scene `s`; the second function for a
@@ -165,17 +168,18 @@ spc_status spc__fixture_set(spc__fixture *fixture, const spc_plan *plan, int s);
 spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan,
                                   int s);
 
-/* The arrays of a draw on scene `s`, except packed weights. */
+/* The arrays of a data set on scene `s`, except packed weights. */
 void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
-                          spc__draw draw);
+                          spc__dataset dataset);
 
 /*
  * Enqueues a run on scene `s`, which must be set and loaded, with packed
  * weights.
  */
 spc_status spc__fixture_execute(const spc__fixture *fixture,
-                                const spc_plan *plan, int s, spc__draw draw,
-                                const void *packed, void *stream);
+                                const spc_plan *plan, int s,
+                                spc__dataset dataset, const void *packed,
+                                void *stream);
 
 /* The same with other arrays instead of the fixture's. */
 spc_status spc__fixture_execute_on(const spc__fixture *fixture,

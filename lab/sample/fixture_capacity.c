@@ -141,10 +141,10 @@ static spc_status reserve_linear(spc__fixture *fixture, int64_t capacity)
         spc_memory_alloc((void **)&fixture->count, fixture->ctx, sizeof rows);
 
     spc__operands(all, &fixture->sample->conv, capacity, capacity);
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
         status = spc__guarded_reserve(&fixture->guards, &fixture->in[0][d],
                                       all[SPC_OPERAND_IN].bytes);
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
         status =
             spc__guarded_reserve(&fixture->guards, &fixture->residual[0][d],
                                  all[SPC_OPERAND_RESIDUAL].bytes);

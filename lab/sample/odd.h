@@ -6,7 +6,7 @@
 #include "lab/oracle/relation.h"
 
 /*
- * Values put into the operands of the draw COUNT, each kind apart from the
+ * Values put into the operands of the data set COUNT, each kind apart from the
  * others.
  *
  * Sums follow IEEE 754: an output that sees an infinity is infinite, or NaN if
@@ -63,7 +63,7 @@ bool spc__odd_residual(const spc_conv *conv, int64_t row, int column);
 
 /*
  * Fills [rows out][cout] with the expected values. `weights` are those of the
- * draw.
+ * data set.
  */
 void spc__odd_expect(unsigned char *out, const spc_conv *conv, spc__odd odd,
                      const spc_relation *relation, const float *weights,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sample.h - the test set of a layer: for each scene coordinates, data of all
- * draws (draw.h), and the oracle's results.
+ * data sets (dataset.h), and the oracle's results.
  *
  * It is one block of shared memory with a file descriptor, so that worker
  * processes map it without a copy, even after a restart.
@@ -12,7 +12,7 @@
 #include "lab/floor.h"
 #include "lab/judge.h"
 #include "lab/sample/awkward.h"
-#include "lab/sample/draw.h"
+#include "lab/sample/dataset.h"
 #include "lab/sample/expect.h"
 #include "lab/sample/odd.h"
 #include "operators/operands.h"
@@ -39,20 +39,20 @@ typedef struct spc__sample_scene {
      * In the device's layout: inputs, and the values added to the sums (NULL:
      * none).
      */
-    const void *in[SPC__DRAWS];
-    const void *residual[SPC__DRAWS];
+    const void *in[SPC__DATASETS];
+    const void *residual[SPC__DATASETS];
     /*
-     * The expected results: exact for the draws of integers, in the device's
-     * layout; NULL for a draw that the scene has not.
+     * The expected results: exact for the data sets of integers, in the
+     * device's layout; NULL for a data set that the scene has not.
      */
-    const void *exact[SPC__DRAWS];
-    uint64_t digest[SPC__DRAWS]; /* of `exact` */
+    const void *exact[SPC__DATASETS];
+    uint64_t digest[SPC__DATASETS]; /* of `exact` */
     /*
      * [rows_out][cout], the tolerance for rounding in an epilogue; NULL if
      * nothing is rounded.
      */
-    const float *slack[SPC__DRAWS];
-    /* For the real draw; NULL on awkward scenes. */
+    const float *slack[SPC__DATASETS];
+    /* For the real data set; NULL on awkward scenes. */
     const double *reference; /* [rows_out][cout] */
     const float *tolerance;  /* [rows_out][cout] */
     /*
@@ -65,10 +65,10 @@ typedef struct spc__sample_scene {
 typedef struct spc__sample {
     spc_conv conv;
     uint64_t seed;
-    const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
-    const float *bias[SPC__DRAWS];   /* [cout]; NULL without a bias */
-    const float *scale[SPC__DRAWS];  /* as the bias */
-    spc_scales scales[SPC__DRAWS];   /* of tensors of i8 */
+    const void *weights[SPC__DATASETS]; /* canonical, the layer's type */
+    const float *bias[SPC__DATASETS];   /* [cout]; NULL without a bias */
+    const float *scale[SPC__DATASETS];  /* as the bias */
+    spc_scales scales[SPC__DATASETS];   /* of tensors of i8 */
     int given;                       /* the caller's scenes, which come first */
     int scene_count;                 /* including the awkward ones */
     spc__sample_scene scenes[SPC__SAMPLE_SCENES];
@@ -86,7 +86,7 @@ typedef struct spc__sample_source {
 
 typedef struct spc__sample_options {
     uint64_t seed;
-    /* all draws, and the awkward scenes; otherwise only real data */
+    /* all data sets, and the awkward scenes; otherwise only real data */
     bool judges;
     int threads;
     const volatile int *cancel; /* may be NULL; once set: SPC_EINTERRUPTED */
@@ -127,21 +127,22 @@ spc__work spc__sample_work(const spc__sample *sample, int s);
 /* The results on scene `s` as an operand. */
 spc__operand spc__sample_out(const spc__sample *sample, int s);
 
-/* True if scene `s` has data of this draw. */
-bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
+/* True if scene `s` has data of this data set. */
+bool spc__sample_has(const spc__sample *sample, int s, spc__dataset dataset);
 
-/* True if the scene has only one draw, to test its number of rows. */
+/* True if the scene has only one data set, to test its number of rows. */
 bool spc__sample_is_size(const spc__sample *sample, int s);
 
 /*
  * The worst element of a result on scene `s`. The result is wrong if its error
- * is more than 1; it is infinite for a draw of integers that is exact.
+ * is more than 1; it is infinite for a data set of integers that is exact.
  */
-spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
-                               const void *out);
+spc__worst spc__sample_compare(const spc__sample *sample, int s,
+                               spc__dataset dataset, const void *out);
 
 /* Element `i` of it, right or wrong. */
-spc__worst spc__sample_element(const spc__sample *sample, int s, spc__draw draw,
-                               const void *out, int64_t i);
+spc__worst spc__sample_element(const spc__sample *sample, int s,
+                               spc__dataset dataset, const void *out,
+                               int64_t i);
 
 #endif

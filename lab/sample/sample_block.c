@@ -2,10 +2,10 @@
 /*
  * sample_block.c - the layout of a sample's memory block.
  *
- * An awkward scene has two draws of integers, and two have the full range: the
- * faults that it finds do not depend on rounding. A given scene has the wide
- * and the real draw. It has the counting one only where no other is certain to
- * find a lost product: if results have fewer bits than sums.
+ * An awkward scene has two data sets of integers, and two have the full range:
+ * the faults that it finds do not depend on rounding. A given scene has the
+ * wide and the real data set. It has the counting one only where no other is
+ * certain to find a lost product: if results have fewer bits than sums.
  */
 #include "lab/sample/sample_block.h"
 
@@ -36,44 +36,46 @@ static size_t reserve(size_t *end, size_t bytes)
     return at;
 }
 
-/* True if scene s has this draw. Each draw is only where it finds faults that
- * others do not, as all are uploaded and run. */
+/* True if scene s has this data set. Each draw is only where it finds faults
+ * that others do not, as all are uploaded and run. */
 static bool is_drawn(const spc__sample_header *header, int s, bool judges,
-                     spc__draw draw)
+                     spc__dataset dataset)
 {
     const spc_conv *conv = &header->conv;
     bool given = s < header->given;
 
-    if (draw == SPC__REAL)
+    if (dataset == SPC__REAL)
         return given;
-    if (!judges || !spc__draw_is_for(conv, draw))
+    if (!judges || !spc__dataset_is_for(conv, dataset))
         return false;
-    if (draw == SPC__FULL)
+    if (dataset == SPC__FULL)
         return s == header->given + SPC__AWKWARD_DENSE ||
                (s == header->given + SPC__AWKWARD_BORDER &&
                 !spc__conv_in_is_whole(conv));
     if (s >= header->given + SPC__AWKWARD)
-        return draw == SPC__COUNT;
-    return !given || draw == SPC__WIDE ||
+        return dataset == SPC__COUNT;
+    return !given || dataset == SPC__WIDE ||
            spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
 }
 
 /* Lays out the drawn arrays of a scene and their expected results. */
-static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
-                         const spc__operand *all, size_t *end)
+static void lay_out_dataset(spc__sample_header *header, int s,
+                            spc__dataset dataset, const spc__operand *all,
+                            size_t *end)
 {
     const spc__operand *out = &all[SPC_OPERAND_OUT];
     size_t results = (size_t)(out->rows * out->columns);
 
-    header->scenes[s].in[draw] = reserve(end, all[SPC_OPERAND_IN].bytes);
+    header->scenes[s].in[dataset] = reserve(end, all[SPC_OPERAND_IN].bytes);
     if (all[SPC_OPERAND_RESIDUAL].present)
-        header->scenes[s].residual[draw] =
+        header->scenes[s].residual[dataset] =
             reserve(end, all[SPC_OPERAND_RESIDUAL].bytes);
-    if (draw == SPC__REAL)
+    if (dataset == SPC__REAL)
         return;
-    header->scenes[s].exact[draw] = reserve(end, out->bytes);
-    if (!spc__epilogue_is_exact(&header->conv) || draw == SPC__FULL)
-        header->scenes[s].slack[draw] = reserve(end, results * sizeof(float));
+    header->scenes[s].exact[dataset] = reserve(end, out->bytes);
+    if (!spc__epilogue_is_exact(&header->conv) || dataset == SPC__FULL)
+        header->scenes[s].slack[dataset] =
+            reserve(end, results * sizeof(float));
 }
 
 /* Reserves the arrays of a scene, as offsets into the block. */
@@ -101,9 +103,9 @@ static void lay_out_scene(spc__sample_header *header, int s,
         header->scenes[s].given = reserve(
             end, (size_t)spc_scene_rows(source->given) * 4 * sizeof(int32_t));
     }
-    for (int d = 0; d < SPC__DRAWS; d++)
-        if (is_drawn(header, s, judges, (spc__draw)d))
-            lay_out_draw(header, s, (spc__draw)d, all, end);
+    for (int d = 0; d < SPC__DATASETS; d++)
+        if (is_drawn(header, s, judges, (spc__dataset)d))
+            lay_out_dataset(header, s, (spc__dataset)d, all, end);
     size_t out =
         (size_t)(all[SPC_OPERAND_OUT].rows * all[SPC_OPERAND_OUT].columns);
     if (s == header->given + SPC__AWKWARD_BORDER && spc__odd_is_for(conv))
@@ -131,8 +133,8 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
             reserve(&end, spc__geometry_list_bytes(&conv->geometry));
     header->given = given;
     header->scene_count = count;
-    for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
-        if (!spc__draw_is_for(conv, (spc__draw)d))
+    for (int d = judges ? 0 : SPC__REAL; d < SPC__DATASETS; d++) {
+        if (!spc__dataset_is_for(conv, (spc__dataset)d))
             continue;
         header->weights[d] =
             reserve(&end, spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0).bytes);
@@ -142,7 +144,7 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
         if (conv->scale)
             header->scale[d] = reserve(
                 &end, spc__operand_of(conv, SPC_OPERAND_SCALE, 0).bytes);
-        spc__draw_scales(&header->scales[d], conv, (spc__draw)d);
+        spc__draw_scales(&header->scales[d], conv, (spc__dataset)d);
     }
     for (int s = 0; s < count; s++)
         lay_out_scene(header, s, &sources[s], judges, &end);
@@ -165,7 +167,7 @@ void spc__sample_block_see(spc__sample *out)
     out->seed = header->seed;
     out->given = header->given;
     out->scene_count = header->scene_count;
-    for (int d = 0; d < SPC__DRAWS; d++) {
+    for (int d = 0; d < SPC__DATASETS; d++) {
         out->weights[d] = at(out, header->weights[d]);
         out->bias[d] = at(out, header->bias[d]);
         out->scale[d] = at(out, header->scale[d]);
@@ -183,7 +185,7 @@ void spc__sample_block_see(spc__sample *out)
         scene->coords = at(out, header->scenes[s].coords);
         scene->given = at(out, header->scenes[s].given);
         scene->given_voxels = header->scenes[s].given_voxels;
-        for (int d = 0; d < SPC__DRAWS; d++) {
+        for (int d = 0; d < SPC__DATASETS; d++) {
             scene->in[d] = at(out, header->scenes[s].in[d]);
             scene->residual[d] = at(out, header->scenes[s].residual[d]);
             scene->exact[d] = at(out, header->scenes[s].exact[d]);

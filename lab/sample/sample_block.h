@@ -15,15 +15,15 @@ typedef struct spc__sample_header {
     size_t offsets; /* of a layer without a list 0 */
     uint64_t seed;
     int given, scene_count;
-    size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
-    spc_scales scales[SPC__DRAWS];
+    size_t weights[SPC__DATASETS], bias[SPC__DATASETS], scale[SPC__DATASETS];
+    spc_scales scales[SPC__DATASETS];
     struct {
         int64_t rows_in, rows_out, pairs, rows_read, voxels, given_voxels;
         int offsets_used;
         char name[64];
-        size_t coords, given, in[SPC__DRAWS], residual[SPC__DRAWS];
-        size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
-        uint64_t digest[SPC__DRAWS];
+        size_t coords, given, in[SPC__DATASETS], residual[SPC__DATASETS];
+        size_t exact[SPC__DATASETS], slack[SPC__DATASETS];
+        uint64_t digest[SPC__DATASETS];
         size_t reference, tolerance, odd[SPC__ODDS];
     } scenes[SPC__SAMPLE_SCENES];
     size_t bytes;
@@ -35,7 +35,7 @@ typedef struct spc__sample_maker {
     spc__sample_header *header; /* in the block */
     const spc__sample_options *options;
     spc__random random;
-    float *weights[SPC__DRAWS]; /* in the oracle's layout */
+    float *weights[SPC__DATASETS]; /* in the oracle's layout */
     spc_error *error;
 } spc__sample_maker;
 

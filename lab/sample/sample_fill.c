@@ -45,7 +45,7 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
     return SPC_OK;
 }
 
-/* Draws weights and vectors of each draw. The real numbers are kept for the
+/* Draws weights and vectors of each data set. The real numbers are kept for the
  * oracle, beside their stored form. */
 static spc_status draw_weights(spc__sample_maker *m)
 {
@@ -53,23 +53,23 @@ static spc_status draw_weights(spc__sample_maker *m)
     spc__operand operand = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     size_t n = (size_t)(operand.rows * operand.columns);
 
-    for (int d = 0; d < SPC__DRAWS; d++) {
+    for (int d = 0; d < SPC__DATASETS; d++) {
         if (m->sample->weights[d] == NULL)
             continue;
         if ((m->weights[d] = malloc(n * sizeof(float) + 1)) == NULL)
             return spc__fail_memory(m->error, n * sizeof(float));
         if (conv->pass == SPC_WGRAD)
-            spc__draw_gradient(m->weights[d], conv, (spc__draw)d, operand.rows,
-                               &m->random);
+            spc__draw_gradient(m->weights[d], conv, (spc__dataset)d,
+                               operand.rows, &m->random);
         else
-            spc__draw_weights(m->weights[d], conv, (spc__draw)d, &m->random);
+            spc__draw_weights(m->weights[d], conv, (spc__dataset)d, &m->random);
         if (encode_weights(m, d, &operand) != SPC_OK)
             return m->error->status;
         if (m->sample->bias[d] != NULL)
-            spc__draw_bias((float *)m->sample->bias[d], conv, (spc__draw)d,
+            spc__draw_bias((float *)m->sample->bias[d], conv, (spc__dataset)d,
                            &m->random);
         if (conv->scale)
-            spc__draw_scale((float *)m->sample->scale[d], conv, (spc__draw)d,
+            spc__draw_scale((float *)m->sample->scale[d], conv, (spc__dataset)d,
                             &m->random);
     }
     return SPC_OK;
@@ -139,10 +139,10 @@ static spc_status sum_exact(spc__sample_maker *m, float *sums, float *slack,
 }
 
 static spc_status expect_sums(spc__sample_maker *m, float *sums, float *slack,
-                              spc__draw draw, const spc__seen *seen,
+                              spc__dataset dataset, const spc__seen *seen,
                               int64_t rows, const spc__values *values)
 {
-    if (draw != SPC__FULL)
+    if (dataset != SPC__FULL)
         return sum_exact(m, sums, slack, seen, rows, values);
     return is_gradient(m)
                ? expect_full_gradient(m, sums, slack, seen, rows, values)
@@ -150,8 +150,9 @@ static spc_status expect_sums(spc__sample_maker *m, float *sums, float *slack,
 }
 
 /* Computes sums without rounding, in the type of the outputs. */
-static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
-                               const spc__seen *seen, const spc__values *values)
+static spc_status expect_exact(spc__sample_maker *m, int s,
+                               spc__dataset dataset, const spc__seen *seen,
+                               const spc__values *values)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
@@ -162,12 +163,13 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
     if (sums == NULL)
         return spc__fail_memory(m->error, n * sizeof(float));
-    spc_status status = expect_sums(m, sums, (float *)scene->slack[draw], draw,
-                                    seen, scene->rows_out, values);
+    spc_status status = expect_sums(m, sums, (float *)scene->slack[dataset],
+                                    dataset, seen, scene->rows_out, values);
     if (status == SPC_OK) {
-        void *exact = (void *)scene->exact[draw];
+        void *exact = (void *)scene->exact[dataset];
         spc__encode_rows(exact, &out, sums);
-        m->header->scenes[s].digest[draw] = spc__digest_host(exact, out.bytes);
+        m->header->scenes[s].digest[dataset] =
+            spc__digest_host(exact, out.bytes);
     }
     free(sums);
     return status;
@@ -175,7 +177,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
 /* ---- numbers at the ends of a type --------------------------------------- */
 
-/* Finds the largest sum of a draw, without an epilogue, for scaling. */
+/* Finds the largest sum of a data set, without an epilogue, for scaling. */
 static spc_status largest_sum(spc__sample_maker *m, int s,
                               const spc__seen *seen, const float *in,
                               double *largest)
@@ -251,37 +253,40 @@ static spc_status scale_arrays(spc__sample_maker *m, int s,
 }
 
 /* Draws the arrays of a scene, and computes the expected results. */
-static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
+static spc_status fill_arrays(spc__sample_maker *m, int s, spc__dataset dataset,
                               const spc__seen *seen, float *in, float *residual)
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
     const spc_conv *conv = &sample->conv;
     spc__operand all[SPC_OPERANDS];
-    spc__values values = {
-        in,       m->weights[draw],    sample->bias[draw], sample->scale[draw],
-        residual, sample->scales[draw]};
+    spc__values values = {in,
+                          m->weights[dataset],
+                          sample->bias[dataset],
+                          sample->scale[dataset],
+                          residual,
+                          sample->scales[dataset]};
 
     spc__operands(all, conv, scene->rows_in, scene->rows_out);
     if (is_gradient(m)) {
-        spc__draw_pair(in, residual, conv, draw, scene->rows_in,
+        spc__draw_pair(in, residual, conv, dataset, scene->rows_in,
                        scene->rows_out, s % 2, &m->random);
         thin_inputs(m, s, in, residual);
     } else {
-        spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
+        spc__draw_in(in, conv, dataset, scene->rows_in, &m->random);
         thin_inputs(m, s, in, NULL);
         if (all[SPC_OPERAND_RESIDUAL].present)
-            spc__draw_residual(residual, conv, draw, scene->rows_out,
+            spc__draw_residual(residual, conv, dataset, scene->rows_out,
                                &m->random);
         if (scale_arrays(m, s, seen, in, residual) != SPC_OK)
             return m->error->status;
     }
-    spc__encode_rows((void *)scene->in[draw], &all[SPC_OPERAND_IN], in);
+    spc__encode_rows((void *)scene->in[dataset], &all[SPC_OPERAND_IN], in);
     if (all[SPC_OPERAND_RESIDUAL].present)
-        spc__encode_rows((void *)scene->residual[draw],
+        spc__encode_rows((void *)scene->residual[dataset],
                          &all[SPC_OPERAND_RESIDUAL], residual);
-    if (draw != SPC__REAL)
-        return expect_exact(m, s, draw, seen, &values);
+    if (dataset != SPC__REAL)
+        return expect_exact(m, s, dataset, seen, &values);
     if (is_gradient(m))
         return spc__wgrad_expect((double *)scene->reference,
                                  (float *)scene->tolerance, conv, seen,
@@ -293,8 +298,8 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
 }
 
 /* Draws the arrays of a scene and computes their results. */
-static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
-                            const spc__seen *seen)
+static spc_status fill_dataset(spc__sample_maker *m, int s,
+                               spc__dataset dataset, const spc__seen *seen)
 {
     const spc_conv *conv = &m->sample->conv;
     const spc__sample_scene *scene = &m->sample->scenes[s];
@@ -305,7 +310,8 @@ static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
 
     if (in == NULL)
         return spc__fail_memory(m->error, (n + added) * sizeof(float));
-    spc_status status = fill_arrays(m, s, draw, seen, in, adds ? in + n : NULL);
+    spc_status status =
+        fill_arrays(m, s, dataset, seen, in, adds ? in + n : NULL);
     free(in);
     return status;
 }
@@ -348,9 +354,9 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
     if (scene->given != NULL)
         memcpy((void *)scene->given, spc_scene_coords(from->given),
                (size_t)scene->given_voxels * 4 * sizeof(int32_t));
-    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+    for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++)
         if (scene->in[d] != NULL)
-            status = fill_draw(m, s, (spc__draw)d, &seen);
+            status = fill_dataset(m, s, (spc__dataset)d, &seen);
     for (int odd = 0; odd < SPC__ODDS && status == SPC_OK; odd++)
         if (scene->odd[odd] != NULL)
             spc__odd_expect((unsigned char *)scene->odd[odd], &m->sample->conv,
@@ -370,7 +376,7 @@ spc_status spc__sample_fill(spc__sample_maker *m,
 
     for (int s = 0; s < count && status == SPC_OK; s++)
         status = fill_scene(m, s, &sources[s]);
-    for (int d = 0; d < SPC__DRAWS; d++) {
+    for (int d = 0; d < SPC__DATASETS; d++) {
         free(m->weights[d]);
         m->weights[d] = NULL;
     }

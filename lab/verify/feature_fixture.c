@@ -137,7 +137,7 @@ static void set_operands(spc__feature_fixture *b)
     int64_t workspace =
         (int64_t)spc_feature_plan_workspace_bytes(b->plan, inputs);
     bool has_index = f->index && spc__feature_takes_map(f);
-    int wider = b->draw.wider;
+    int wider = b->data.wider;
     const spc__operand all[] = {
         [SPC__FEATURE_IN] =
             rows_of("in", f->dtype, in, spc_feature_elements_in(f), wider),
@@ -158,13 +158,13 @@ static void set_operands(spc__feature_fixture *b)
     memcpy(b->operands, all, sizeof(all));
 }
 
-/* Rows of tensors are misaligned as the draw says; other arrays are not. */
+/* Rows of tensors are misaligned as the data set says; other arrays are not. */
 static size_t shift_bytes(const spc__feature_fixture *b, int array)
 {
     bool is_tensor = array == SPC__FEATURE_IN || array == SPC__FEATURE_ADD ||
                      array == SPC__FEATURE_OUT;
 
-    return is_tensor ? (size_t)b->draw.shift *
+    return is_tensor ? (size_t)b->data.shift *
                            spc__dtype_of(b->operands[array].dtype)->bytes
                      : 0;
 }
@@ -195,7 +195,7 @@ static spc_status draw_values(float **out, spc__feature_fixture *b,
         (status = allocate(&stored, b->ctx, count, sizeof(float))) != SPC_OK)
         return status;
     for (size_t i = 0; i < count; i++)
-        (*out)[i] = draw_value(b->draw.integers, random);
+        (*out)[i] = draw_value(b->data.integers, random);
     /* There and back: the definition must see the rounded numbers that the
      * device gets. */
     spc__dtype_of(dtype)->encode(stored, *out, count);
@@ -283,8 +283,8 @@ static spc_status ask_oracle(spc__feature_fixture *b)
                : spc__fail_memory(spc__error_of(b->ctx), (size_t)b->of.rows_in);
 }
 
-/* Frees the arrays of a draw, before the next one. */
-static void drop_draw(spc__feature_fixture *b)
+/* Frees the arrays of a data set, before the next one. */
+static void free_data(spc__feature_fixture *b)
 {
     for (int i = 0; i < SPC__FEATURE_INDEX; i++)
         free(b->host[i]);
@@ -329,13 +329,13 @@ static void point_to_arrays(spc__feature_fixture *b)
 }
 
 spc_status spc__feature_fixture_fill(spc__feature_fixture *b,
-                                     const spc__feature_draw *how)
+                                     const spc__feature_data *how)
 {
     spc__random random;
     spc_status status = SPC_OK;
 
-    drop_draw(b);
-    b->draw = *how;
+    free_data(b);
+    b->data = *how;
     set_operands(b);
     spc__random_init(&random, how->seed);
     for (int i = 0; i < SPC__FEATURE_INDEX && status == SPC_OK; i++)
@@ -379,14 +379,14 @@ fail_wrong(const spc__feature_fixture *b, const char *format, ...)
                      "alignment and %d apart",
                      spc__feature_plan_template(b->plan), what,
                      spc_scene_name(b->scene),
-                     b->draw.integers ? "integers" : "real numbers",
-                     b->draw.shift, b->draw.wider);
+                     b->data.integers ? "integers" : "real numbers",
+                     b->data.shift, b->data.wider);
 }
 
 /* Integers are exact; other results are within the bounds of rounding. */
 static spc__expected expected_of(const spc__feature_fixture *b)
 {
-    bool exact = b->draw.integers && spc__feature_is_exact(b->feature);
+    bool exact = b->data.integers && spc__feature_is_exact(b->feature);
 
     return (spc__expected){.reference = b->reference,
                            .wide_tolerance = exact ? NULL : b->tolerance};
@@ -464,7 +464,7 @@ spc_status spc__feature_fixture_check(const spc__feature_fixture *b,
 
 void spc__feature_fixture_release(spc__feature_fixture *b)
 {
-    drop_draw(b);
+    free_data(b);
     spc__guarded_release(&b->guards, b->arrays, SPC__FEATURE_ARRAYS);
     free(b->index);
     spc_map_free(b->map);

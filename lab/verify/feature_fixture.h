@@ -24,13 +24,13 @@ enum {
 };
 
 /* The kind of data, and its layout. */
-typedef struct spc__feature_draw {
+typedef struct spc__feature_data {
     uint64_t seed;
     /* small ones, whose sums are exact; otherwise real numbers */
     bool integers;
     int shift; /* elements by which arrays are misaligned */
     int wider; /* elements between the rows */
-} spc__feature_draw;
+} spc__feature_data;
 
 typedef struct spc__feature_fixture {
     spc_ctx *ctx;
@@ -41,8 +41,8 @@ typedef struct spc__feature_fixture {
     spc_map *map;
     spc__feature_case of;
     int32_t *index; /* the map's, on the host */
-    /* Of the current draw. */
-    spc__feature_draw draw;
+    /* Of the current data set. */
+    spc__feature_data data;
     spc__guards guards;
     spc__operand operands[SPC__FEATURE_ARRAYS];
     spc__guarded arrays[SPC__FEATURE_ARRAYS];
@@ -60,7 +60,7 @@ void spc__feature_fixture_release(spc__feature_fixture *fixture);
 
 /* Draws and uploads the inputs, and asks the oracle. */
 spc_status spc__feature_fixture_fill(spc__feature_fixture *fixture,
-                                     const spc__feature_draw *how);
+                                     const spc__feature_data *how);
 
 /* Fills the output with a value that no result has. */
 spc_status spc__feature_fixture_clear(const spc__feature_fixture *fixture);

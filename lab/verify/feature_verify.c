@@ -29,19 +29,19 @@ enum { RUNS = sizeof(runs) / sizeof(runs[0]) };
 static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
                            double *error)
 {
-    spc__feature_draw draw = {seed + (uint64_t)i, runs[i].integers,
+    spc__feature_data data = {seed + (uint64_t)i, runs[i].integers,
                               runs[i].shift, runs[i].wider};
     spc_status status;
 
     if ((status = spc__ctx_check_cancel(fixture->ctx)) != SPC_OK ||
-        (status = spc__feature_fixture_fill(fixture, &draw)) != SPC_OK ||
+        (status = spc__feature_fixture_fill(fixture, &data)) != SPC_OK ||
         (status = spc__feature_fixture_clear(fixture)) != SPC_OK ||
         (status = spc__feature_fixture_run(fixture, NULL)) != SPC_OK)
         return status;
     return spc__feature_fixture_check(fixture, error);
 }
 
-/* Verifies on a scene with every kind of draw. */
+/* Verifies on a scene with every kind of data set. */
 static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
                             const spc_scene *scene, uint64_t seed,
                             double *error)

@@ -197,14 +197,14 @@ END_TEST
 
 /* The result of a candidate on the given scene; the caller frees it. */
 static void *result_of(bench *b, const char *name, const char *values,
-                       spc__draw draw, int poison, size_t *bytes)
+                       spc__dataset dataset, int poison, size_t *bytes)
 {
     spc_plan *plan = plan_of(b->ctx, &b->conv, name, values);
     spc__guarded packed = {0};
     void *result;
 
     assert_ok(spc__fixture_prepare(b->fixture, plan), spc_ctx_error(b->ctx));
-    assert_ok(spc__fixture_pack(b->fixture, &packed, plan, draw),
+    assert_ok(spc__fixture_pack(b->fixture, &packed, plan, dataset),
               spc_ctx_error(b->ctx));
     assert_ok(spc__fixture_set(b->fixture, plan, 0), spc_ctx_error(b->ctx));
     assert_ok(spc__fixture_fill_out(b->fixture, poison), spc_ctx_error(b->ctx));
@@ -214,7 +214,7 @@ static void *result_of(bench *b, const char *name, const char *values,
                       b->fixture->workspace.bytes, NULL, spc__error_of(b->ctx)),
                   spc_ctx_error(b->ctx));
     assert_ok(
-        spc__fixture_execute(b->fixture, plan, 0, draw, packed.data, NULL),
+        spc__fixture_execute(b->fixture, plan, 0, dataset, packed.data, NULL),
         spc_ctx_error(b->ctx));
     assert_ok(spc__fixture_fetch(b->fixture), spc_ctx_error(b->ctx));
     *bytes = b->fixture->out.bytes;

@@ -98,7 +98,8 @@ static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
 }
 
 /* Uses a row that sees all its neighbours, and all its channels. */
-static int count_changed(const char *layer, spc__draw draw, const way *how)
+static int count_changed(const char *layer, spc__dataset dataset,
+                         const way *how)
 {
     static const way right = {"right", as_is, as_is, as_is, false, 0};
     spc_conv conv;
@@ -112,8 +113,8 @@ static int count_changed(const char *layer, spc__draw draw, const way *how)
     float *seen = malloc((size_t)n * sizeof(*seen));
     float *weights = malloc((size_t)n * (size_t)conv.cout * sizeof(*weights));
     spc__random_init(&random, 5);
-    spc__draw_in(in, &conv, draw, offsets, &random);
-    spc__draw_weights(weights, &conv, draw, &random);
+    spc__draw_in(in, &conv, dataset, offsets, &random);
+    spc__draw_weights(weights, &conv, dataset, &random);
     for (int co = 0; co < conv.cout; co++) {
         const float *w = weights + (size_t)co * (size_t)n;
         inputs_of(seen, &conv, in, co);
@@ -133,7 +134,7 @@ static int count_changed(const char *layer, spc__draw draw, const way *how)
 /* One weight of COUNT in 32 is zero, and losing its product changes nothing. */
 static const struct {
     const char *layer;
-    spc__draw draw;
+    spc__dataset dataset;
     way how;
     int least, most; /* of 64 outputs that differ */
 } ways[] = {
@@ -175,7 +176,8 @@ static const struct {
 
 START_TEST(only_right_arithmetic_gives_the_exact_result)
 {
-    int changed = count_changed(ways[_i].layer, ways[_i].draw, &ways[_i].how);
+    int changed =
+        count_changed(ways[_i].layer, ways[_i].dataset, &ways[_i].how);
 
     ck_assert_msg(changed >= ways[_i].least && changed <= ways[_i].most,
                   "%s on %s: %d of 64 differ, %d to %d is right",
@@ -245,9 +247,9 @@ START_TEST(another_process_sees_the_same_sample)
     ck_assert_int_eq(seen.scene_count, 1 + SPC__AWKWARD);
     ck_assert_int_eq(seen.given, 1);
     for (int s = 0; s < seen.scene_count; s++)
-        for (int d = 0; d < SPC__DRAWS; d++) {
-            ck_assert_int_eq(spc__sample_has(&seen, s, (spc__draw)d),
-                             spc__sample_has(&made, s, (spc__draw)d));
+        for (int d = 0; d < SPC__DATASETS; d++) {
+            ck_assert_int_eq(spc__sample_has(&seen, s, (spc__dataset)d),
+                             spc__sample_has(&made, s, (spc__dataset)d));
             ck_assert(seen.scenes[s].digest[d] == made.scenes[s].digest[d]);
         }
     ck_assert_mem_eq(seen.weights[SPC__WIDE], made.weights[SPC__WIDE],

@@ -738,7 +738,7 @@ static void run_feature(const char *text)
 {
     spc_ctx *ctx = open_ctx("cpu", suite_database(), NULL);
     spc_scene *scene = small_scene();
-    spc__feature_draw draw = {.seed = 1, .integers = true};
+    spc__feature_data draw = {.seed = 1, .integers = true};
     spc__feature_fixture fixture;
     spc_feature feature;
     spc_error error = {0};

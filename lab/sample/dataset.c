@@ -177,7 +177,7 @@ static void narrow_style(style *s, const spc_conv *conv)
 }
 
 /* Chooses the range of numbers such that every sum of the layer is exact. */
-static style style_of(const spc_conv *conv, spc__draw draw)
+static style style_of(const spc_conv *conv, spc__dataset dataset)
 {
     const spc__dtype *type = spc__dtype_of(conv->dtype);
     double sigmas = sums_in_half(conv) ? sure : likely;
@@ -193,30 +193,30 @@ static style style_of(const spc_conv *conv, spc__draw draw)
         find_period(&s.period, conv, s.bits, sums_below);
     s.whole = spc__conv_in_is_whole(conv);
     if (s.whole)
-        s.in = s.weights = draw == SPC__REAL ? 127 : 1;
-    else if (draw == SPC__WIDE && type->bytes == 2)
+        s.in = s.weights = dataset == SPC__REAL ? 127 : 1;
+    else if (dataset == SPC__WIDE && type->bytes == 2)
         s.in = s.weights = 0x1p-4f; /* 2^23 units are within fp16 */
-    else if (draw == SPC__WIDE)
+    else if (dataset == SPC__WIDE)
         s.in = 0x1p-30f;
     return s;
 }
 
-bool spc__draw_is_for(const spc_conv *conv, spc__draw draw)
+bool spc__dataset_is_for(const spc_conv *conv, spc__dataset dataset)
 {
-    return draw != SPC__FULL || spc__full_is_for(conv);
+    return dataset != SPC__FULL || spc__full_is_for(conv);
 }
 
 /* ---- scales of whole numbers --------------------------------------------- */
 
-/* The mean square of a product of a draw, in units. */
-static double mean_square(const style *s, spc__draw draw)
+/* The mean square of a product of a data set, in units. */
+static double mean_square(const style *s, spc__dataset dataset)
 {
     double wide = ldexp(1, 2 * s->bits - 2) * 7 / 3,
            small = (s->most + 1) / 2.0;
 
-    if (draw == SPC__REAL)
+    if (dataset == SPC__REAL)
         return 1.0 / 9;
-    if (draw == SPC__COUNT)
+    if (dataset == SPC__COUNT)
         return small * small * small * small;
     return s->ones ? 1 : 2.0 / s->period * wide * 5 + 25;
 }
@@ -236,26 +236,27 @@ static float unit_of(const spc_conv *conv, const style *s,
 }
 
 /* Assumes that rows see about a third of the offsets. */
-void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
+void spc__draw_scales(spc_scales *out, const spc_conv *conv,
+                      spc__dataset dataset)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
     double deviation, reach = 127 / 1.5;
 
     *out = (spc_scales){1, 1, 1};
-    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv))
+    if (dataset == SPC__FULL && !spc__conv_in_is_whole(conv))
         return;
     if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
-        out->in = draw == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
-    if (draw == SPC__FULL) /* results are at most 2^14, quantised 2^6 */
+        out->in = dataset == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
+    if (dataset == SPC__FULL) /* results are at most 2^14, quantised 2^6 */
         *out = (spc_scales){
             .in = (float)(1 / power_of_two_from(longest_sum(conv))),
             .out = 0x1p8f,
             .residual = 0x1p8f};
-    if (!spc__conv_out_is_whole(conv) || draw == SPC__FULL)
+    if (!spc__conv_out_is_whole(conv) || dataset == SPC__FULL)
         return;
-    deviation = sqrt(longest_sum(conv) / 3 * mean_square(&s, draw)) *
+    deviation = sqrt(longest_sum(conv) / 3 * mean_square(&s, dataset)) *
                 (double)unit_of(conv, &s, out);
-    if (draw == SPC__REAL) {
+    if (dataset == SPC__REAL) {
         out->out = (float)(deviation / reach);
         out->residual = 0.7f * out->out;
         return;
@@ -268,12 +269,12 @@ void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
 /* ---- whole arrays -------------------------------------------------------- */
 
 /* Channel `wide_at` of each period is wide. */
-static float draw_one(const style *s, spc__draw draw, int channel, int wide_at,
-                      spc__random *random)
+static float draw_one(const style *s, spc__dataset dataset, int channel,
+                      int wide_at, spc__random *random)
 {
-    if (draw == SPC__REAL)
+    if (dataset == SPC__REAL)
         return draw_real(random);
-    if (draw == SPC__COUNT || draw == SPC__FULL) /* a bias of i8 */
+    if (dataset == SPC__COUNT || dataset == SPC__FULL) /* a bias of i8 */
         return draw_small(s->most, random);
     if (s->ones)
         return sign_of(random);
@@ -295,16 +296,17 @@ static void settle(float *values, size_t n, spc_dtype dtype)
     }
 }
 
-void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_in(float *out, const spc_conv *conv, spc__dataset dataset,
                   int64_t rows, spc__random *random)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
 
-    if (draw == SPC__FULL)
+    if (dataset == SPC__FULL)
         spc__full_in(out, conv, rows, random);
     else
         for (int64_t i = 0; i < rows * conv->cin; i++)
-            out[i] = s.in * draw_one(&s, draw, (int)(i % conv->cin), 0, random);
+            out[i] =
+                s.in * draw_one(&s, dataset, (int)(i % conv->cin), 0, random);
     settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
@@ -353,17 +355,17 @@ static void keep_few(float *values, int64_t n, int keep, spc__random *random)
 }
 
 /* Makes weights zero that sums of 11 bits have no room for. */
-static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
+static void thin_weights(float *out, const spc_conv *conv, spc__dataset dataset,
                          const style *s, spc__random *random)
 {
     enum { REAL_PRODUCTS = 16 };
     int64_t each = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
 
-    if (!sums_in_half(conv) || draw == SPC__FULL)
+    if (!sums_in_half(conv) || dataset == SPC__FULL)
         return;
-    for (int64_t co = 0; co < conv->cout && draw == SPC__REAL; co++)
+    for (int64_t co = 0; co < conv->cout && dataset == SPC__REAL; co++)
         keep_few(out + co * each, each, REAL_PRODUCTS, random);
-    if (draw != SPC__REAL && s->of > 1)
+    if (dataset != SPC__REAL && s->of > 1)
         draw_zeros(out, conv->cout * each, (uint32_t)s->of, true, random);
 }
 
@@ -372,26 +374,26 @@ static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
  * follow those of the group before, so that wide meets narrow in groups of any
  * size.
  */
-void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_weights(float *out, const spc_conv *conv, spc__dataset dataset,
                        spc__random *random)
 {
     int64_t offsets = spc__conv_offsets(conv);
     int in = spc__conv_group_in(conv), out_of = spc__conv_group_out(conv);
     int64_t n = conv->cout * offsets * in;
     float *at = out;
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
 
-    if (draw == SPC__FULL)
+    if (dataset == SPC__FULL)
         spc__full_weights(out, conv, random);
     else
         for (int co = 0; co < conv->cout; co++)
             for (int64_t i = 0; i < offsets * in; i++) {
                 int channel = co / out_of * in + (int)(i % in);
-                *at++ = s.weights * draw_one(&s, draw, channel, 1, random);
+                *at++ = s.weights * draw_one(&s, dataset, channel, 1, random);
             }
-    if (draw == SPC__COUNT)
+    if (dataset == SPC__COUNT)
         draw_zeros(out, n, 32, false, random);
-    thin_weights(out, conv, draw, &s, random);
+    thin_weights(out, conv, dataset, &s, random);
     settle(out, (size_t)n, conv->dtype);
 }
 
@@ -410,21 +412,21 @@ void spc__layer_weights(float *out, const float *weights, const spc_conv *conv)
 }
 
 /* A bias is fp32, and added to the sum. */
-void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_bias(float *out, const spc_conv *conv, spc__dataset dataset,
                     spc__random *random)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
     spc_scales scales;
-    spc__draw_scales(&scales, conv, draw);
+    spc__draw_scales(&scales, conv, dataset);
     float unit = unit_of(conv, &s, &scales);
 
-    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv)) {
+    if (dataset == SPC__FULL && !spc__conv_in_is_whole(conv)) {
         spc__full_bias(out, conv, random);
         return;
     }
     for (int c = 0; c < conv->cout; c++)
-        out[c] = unit * draw_one(&s, draw, 0, 0, random);
-    for (int c = 1; c < conv->cout && draw == SPC__COUNT; c += 3)
+        out[c] = unit * draw_one(&s, dataset, 0, 0, random);
+    for (int c = 1; c < conv->cout && dataset == SPC__COUNT; c += 3)
         out[c] = 0;
 }
 
@@ -443,7 +445,7 @@ static int scale_powers(const spc_conv *conv)
  * One channel in eight is zero, except in draws of wide values, which find most
  * faults.
  */
-void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_scale(float *out, const spc_conv *conv, spc__dataset dataset,
                      spc__random *random)
 {
     enum { ZEROS_APART = 8, FIRST_ZERO = 3 };
@@ -455,32 +457,32 @@ void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
         float real = (float)(1 + spc__random_unit(random));
         int power =
             (int)spc__random_below(random, 2 * (uint32_t)powers + 1) - powers;
-        out[c] = sign * (draw == SPC__REAL ? ldexpf(real, power) : whole);
+        out[c] = sign * (dataset == SPC__REAL ? ldexpf(real, power) : whole);
         if (c % ZEROS_APART == FIRST_ZERO &&
-            (draw == SPC__REAL || draw == SPC__COUNT))
+            (dataset == SPC__REAL || dataset == SPC__COUNT))
             out[c] = 0;
     }
 }
 
-void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_residual(float *out, const spc_conv *conv, spc__dataset dataset,
                         int64_t rows, spc__random *random)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
     spc_dtype type = spc__conv_out(conv);
     spc_scales scales;
-    spc__draw_scales(&scales, conv, draw);
+    spc__draw_scales(&scales, conv, dataset);
     float unit = unit_of(conv, &s, &scales);
 
     if (spc__conv_out_is_whole(conv))
-        unit = draw == SPC__REAL ? 127 : 1;
+        unit = dataset == SPC__REAL ? 127 : 1;
 
     if (s.bits > spc__dtype_of(type)->stored_bits)
         s.bits = spc__dtype_of(type)->stored_bits;
-    if (draw == SPC__FULL && !spc__conv_in_is_whole(conv))
+    if (dataset == SPC__FULL && !spc__conv_in_is_whole(conv))
         spc__full_residual(out, conv, rows, random);
     else
         for (int64_t i = 0; i < rows * conv->cout; i++)
-            out[i] = unit * draw_one(&s, draw, 0, (int)(i % 2), random);
+            out[i] = unit * draw_one(&s, dataset, 0, (int)(i % 2), random);
     settle(out, (size_t)(rows * conv->cout), type);
 }
 
@@ -542,9 +544,10 @@ int spc__draw_huge(const spc_conv *conv, double largest)
  * Sums go over rows, so wide values meet narrow ones only if all of x, or all
  * of dy, is narrow; long sums leave fewer bits to the values.
  */
-static style wgrad_style(const spc_conv *conv, spc__draw draw, int64_t rows)
+static style wgrad_style(const spc_conv *conv, spc__dataset dataset,
+                         int64_t rows)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
     double n = (double)rows + 1;
     bool fits_larger = likely * sqrt(n) * 14 / 3 <= results_below(conv);
 
@@ -556,26 +559,27 @@ static style wgrad_style(const spc_conv *conv, spc__draw draw, int64_t rows)
     return s;
 }
 
-static void draw_side(float *out, const style *s, spc__draw draw, float unit,
-                      int64_t rows, int columns, bool wide, spc__random *random)
+static void draw_side(float *out, const style *s, spc__dataset dataset,
+                      float unit, int64_t rows, int columns, bool wide,
+                      spc__random *random)
 {
     for (int64_t i = 0; i < rows * columns; i++) {
         int channel = (int)(i % columns);
-        out[i] = unit * draw_one(s, draw, channel, wide ? 0 : -1, random);
+        out[i] = unit * draw_one(s, dataset, channel, wide ? 0 : -1, random);
     }
 }
 
-void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
-                    int64_t rows_in, int64_t rows_out, int wide,
-                    spc__random *random)
+void spc__draw_pair(float *x, float *dy, const spc_conv *conv,
+                    spc__dataset dataset, int64_t rows_in, int64_t rows_out,
+                    int wide, spc__random *random)
 {
-    style s = wgrad_style(conv, draw, rows_out);
+    style s = wgrad_style(conv, dataset, rows_out);
 
-    if (draw == SPC__FULL)
+    if (dataset == SPC__FULL)
         spc__full_pair(x, dy, conv, rows_in, rows_out, random);
     else {
-        draw_side(x, &s, draw, s.in, rows_in, conv->cin, wide == 0, random);
-        draw_side(dy, &s, draw, s.weights, rows_out, conv->cout, wide == 1,
+        draw_side(x, &s, dataset, s.in, rows_in, conv->cin, wide == 0, random);
+        draw_side(dy, &s, dataset, s.weights, rows_out, conv->cout, wide == 1,
                   random);
     }
     settle(x, (size_t)(rows_in * conv->cin), conv->dtype);
@@ -583,18 +587,18 @@ void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
 }
 
 /* Small in units of the gradient; the last row is that of a bias. */
-void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_gradient(float *out, const spc_conv *conv, spc__dataset dataset,
                         int64_t rows, spc__random *random)
 {
-    style s = style_of(conv, draw);
+    style s = style_of(conv, dataset);
 
     for (int64_t i = 0; i < rows * conv->cout; i++) {
         bool bias = conv->bias && i / conv->cout == rows - 1;
         float unit = bias ? s.weights : s.in * s.weights;
-        out[i] = draw == SPC__FULL
+        out[i] = dataset == SPC__FULL
                      ? 0
-                     : unit * (draw == SPC__REAL ? draw_real(random)
-                                                 : draw_small(3, random));
+                     : unit * (dataset == SPC__REAL ? draw_real(random)
+                                                    : draw_small(3, random));
     }
     settle(out, (size_t)(rows * conv->cout), spc__conv_out(conv));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw_full.h - the draw FULL: numbers of all bits over the whole range. draw.c
- * explains it.
+ * draw_full.h - the data set FULL: numbers of all bits over the whole range.
+ * draw.c explains it.
  */
-#ifndef SPC_LAB_DRAW_FULL_H
-#define SPC_LAB_DRAW_FULL_H
+#ifndef SPC_LAB_DATASET_FULL_H
+#define SPC_LAB_DATASET_FULL_H
 
 #include "base/random.h"
 #include "spc.h"
@@ -15,7 +15,7 @@
  */
 enum { SPC__POINTS_SEEN = 1024 };
 
-/* True if the layer has data of this draw. */
+/* True if the layer has data of this data set. */
 bool spc__full_is_for(const spc_conv *conv);
 
 /*

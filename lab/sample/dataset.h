@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw.h - test data for candidates: two draws of integers, on which a correct
- * kernel is exact; one of arbitrary numbers, where zeros make it exact; and one
- * of real numbers, on which it may round.
+ * dataset.h - test data for candidates: two data sets of integers, on which a
+ * correct kernel is exact; one of arbitrary numbers, where zeros make it exact;
+ * and one of real numbers, on which it may round.
  */
-#ifndef SPC_RUNTIME_DRAW_H
-#define SPC_RUNTIME_DRAW_H
+#ifndef SPC_LAB_DATASET_H
+#define SPC_LAB_DATASET_H
 
 #include "base/random.h"
 #include "lab/sample/draw_full.h"
 #include "spc.h"
 #include "spc/lab.h"
 
-/* draw.c explains the purpose of each. */
-typedef enum spc__draw {
+/* dataset.c explains the purpose of each. */
+typedef enum spc__dataset {
     SPC__COUNT, /* small integers: every product counts */
     SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
     SPC__FULL,  /* numbers of all bits; for i8, the largest sums */
     SPC__REAL,  /* uniform in [-1, 1) */
-    SPC__DRAWS
-} spc__draw;
+    SPC__DATASETS
+} spc__dataset;
 
-/* True if the layer has data of this draw. */
-bool spc__draw_is_for(const spc_conv *conv, spc__draw draw);
+/* True if the layer has data of this data set. */
+bool spc__dataset_is_for(const spc_conv *conv, spc__dataset dataset);
 
 /*
  * The scales of the layer's tensors of whole numbers (i8); 1 for other types.
- * For the draws of integers they are powers of two, so that only results are
- * rounded.
+ * For the data sets of integers they are powers of two, so that only results
+ * are rounded.
  */
-void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw);
+void spc__draw_scales(spc_scales *out, const spc_conv *conv,
+                      spc__dataset dataset);
 
 /*
  * Draws values that the layer's type holds: inputs [rows][cin], canonical
  * weights [cout][K][cin / groups], bias and scale [cout]; and a residual
  * [rows][cout] in the type of the outputs.
  */
-void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_in(float *out, const spc_conv *conv, spc__dataset dataset,
                   int64_t rows, spc__random *random);
-void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_weights(float *out, const spc_conv *conv, spc__dataset dataset,
                        spc__random *random);
 /*
  * Makes a third of some values of COUNT zero, of either sign; or (`few`) all
@@ -52,10 +53,10 @@ void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
  * first (`wide` 0) or the second (1) has the wide values of WIDE. And an
  * existing gradient, [rows][cout].
  */
-void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
-                    int64_t rows_in, int64_t rows_out, int wide,
-                    spc__random *random);
-void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_pair(float *x, float *dy, const spc_conv *conv,
+                    spc__dataset dataset, int64_t rows_in, int64_t rows_out,
+                    int wide, spc__random *random);
+void spc__draw_gradient(float *out, const spc_conv *conv, spc__dataset dataset,
                         int64_t rows, spc__random *random);
 /*
  * Turns the weights [cout][K][cin / groups] of a DGRAD into those of its layer,
@@ -63,11 +64,11 @@ void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
  * the offsets are.
  */
 void spc__layer_weights(float *out, const float *weights, const spc_conv *conv);
-void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_bias(float *out, const spc_conv *conv, spc__dataset dataset,
                     spc__random *random);
-void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_scale(float *out, const spc_conv *conv, spc__dataset dataset,
                      spc__random *random);
-void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
+void spc__draw_residual(float *out, const spc_conv *conv, spc__dataset dataset,
                         int64_t rows, spc__random *random);
 
 /*
