@@ -140,8 +140,8 @@ static uint64_t bits_of(const spc__numpy_rows *rows, int64_t row,
     uint64_t bits = 0;
 
     for (int i = 0; i < field->bytes; i++) {
-        int place = field->big_endian ? field->bytes - 1 - i : i;
-        bits |= (uint64_t)bytes[i] << 8 * place;
+        int byte = field->big_endian ? field->bytes - 1 - i : i;
+        bits |= (uint64_t)bytes[i] << 8 * byte;
     }
     return bits;
 }

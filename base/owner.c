@@ -113,7 +113,7 @@ static const char *find_fault_above(const char *real, char cure[MOST_CURE])
 /* Resolves all links among the folders of `path`; the last component may still
  * be a link. If the file does not exist yet, the result is in its nearest
  * existing folder. */
-static bool find_place(char real[PATH_MAX], const char *path)
+static bool find_folder(char real[PATH_MAX], const char *path)
 {
     char start[PATH_MAX], name[PATH_MAX];
     const char *last;
@@ -179,7 +179,7 @@ static bool find_file(char real[PATH_MAX], const char **fault,
     snprintf(at, sizeof(at), "%s", path);
     /* As many links as the kernel follows. */
     for (int i = 0; i <= MOST_LINKS; i++) {
-        if (!find_place(real, at))
+        if (!find_folder(real, at))
             return false;
         *fault = find_fault_above(real, cure);
         if (*fault == NULL)

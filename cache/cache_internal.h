@@ -441,7 +441,7 @@ bool spc__features_parse(spc__problem_key *key, const char *text);
 
 /* Returns the value on the scale of distances, limited to the clamped buckets.
  * The second returns the middle of its bucket. */
-double spc__feature_place(const spc__feature *feature);
+double spc__feature_coordinate(const spc__feature *feature);
 double spc__feature_middle(const spc__feature *feature);
 
 /* similar.c */

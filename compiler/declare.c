@@ -113,7 +113,7 @@ static const char *push_parameter(lua_State *L, int params, int i)
 
 void spc__domains_read(lua_State *L, spc__domains *out)
 {
-    spc__place_errors_at(L, SPC__AT_DECLARATION);
+    spc__attribute_errors_to(L, SPC__AT_DECLARATION);
     lua_getfield(L, SPC__AT_DECLARATION, "params");
     int params = lua_gettop(L), n = count_parameters(L, params);
 
@@ -121,7 +121,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
         spc__domain *domain = &out->at[out->count++];
         snprintf(domain->name, sizeof(domain->name), "%s",
                  push_parameter(L, params, i));
-        spc__place_errors_at(L, -1);
+        spc__attribute_errors_to(L, -1);
         if (lua_isfunction(L, -1)) {
             lua_pushvalue(L, SPC__AT_PROBLEM);
             lua_pushvalue(L, SPC__AT_TARGET);
@@ -134,7 +134,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
         lua_settop(L, params);
     }
     lua_pop(L, 1);
-    spc__place_errors_at(L, SPC__AT_DECLARATION);
+    spc__attribute_errors_to(L, SPC__AT_DECLARATION);
 }
 
 int spc__domains_product(const spc__domains *domains)

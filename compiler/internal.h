@@ -121,7 +121,7 @@ spc__question *spc__session_open(lua_State *L);
 /* Sets the position for errors that C raises next, about the result of the
  * function at `index` for example. The position is that function, or the
  * declaration if it is not a function of a template. */
-void spc__place_errors_at(lua_State *L, int index);
+void spc__attribute_errors_to(lua_State *L, int index);
 
 /* Raises unless the declaration of an open session is valid. Fills in the
  * template's role, device and summary. */

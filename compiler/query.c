@@ -131,14 +131,14 @@ spc__question *spc__session_open(lua_State *L)
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
 
     luaL_checkstack(L, 64, "out of memory");
-    spc__place_errors_at(L, SPC__AT_DECLARATION);
+    spc__attribute_errors_to(L, SPC__AT_DECLARATION);
     declare(L, question->tpl);
     spc__push_attrs(L, question->problem);
     spc__push_attrs(L, question->target);
     return question;
 }
 
-void spc__place_errors_at(lua_State *L, int index)
+void spc__attribute_errors_to(lua_State *L, int index)
 {
     const spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
     spc__sandbox *box = spc__sandbox_of(L);
@@ -161,7 +161,7 @@ void spc__place_errors_at(lua_State *L, int index)
 static void push_part(lua_State *L, const char *name)
 {
     lua_getfield(L, SPC__AT_DECLARATION, name);
-    spc__place_errors_at(L, -1);
+    spc__attribute_errors_to(L, -1);
 }
 
 /* Calls template.NAME(problem, config, target) for one result. */
@@ -242,7 +242,7 @@ static bool satisfied(lua_State *L, int constraints, int i, int config,
     int top = lua_gettop(L);
 
     const char *name = spc__push_constraint(L, constraints, i);
-    spc__place_errors_at(L, -1);
+    spc__attribute_errors_to(L, -1);
     lua_pushvalue(L, SPC__AT_PROBLEM);
     lua_pushvalue(L, config);
     lua_pushvalue(L, SPC__AT_TARGET);
@@ -295,7 +295,7 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     int top = lua_gettop(L);
     bool admitted = true;
 
-    spc__place_errors_at(L, SPC__AT_DECLARATION);
+    spc__attribute_errors_to(L, SPC__AT_DECLARATION);
     spc__push_config(L, config);
     lua_getfield(L, SPC__AT_DECLARATION, "constraints");
     int count = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;

@@ -228,14 +228,14 @@ static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
 
 /* Number of indices before those of the position; behind_place() is the number
  * after them. */
-static int before_place(const spc_kernel_form *form)
+static int before_position(const spc_kernel_form *form)
 {
     return layouts[form->engine].odd[0] == 'o' ? 1 : 0;
 }
 
-static int behind_place(const spc_kernel_form *form)
+static int behind_position(const spc_kernel_form *form)
 {
-    return 2 - before_place(form);
+    return 2 - before_position(form);
 }
 
 /* Reads the weights of a list of offsets: one index for all offsets, or several
@@ -245,7 +245,8 @@ static int behind_place(const spc_kernel_form *form)
 static spc_status look_list(spc_kernel_shape *out, const spc_array *array,
                             const spc_kernel_form *form, spc_error *error)
 {
-    int first = before_place(form), end = array->rank - behind_place(form);
+    int first = before_position(form),
+        end = array->rank - behind_position(form);
     int wide = 0, cout = first == 1 ? 0 : end + 1;
     bool is_right = array->rank >= 2 && array->rank <= 5 && end >= first &&
                     read_size(&out->cout, array, cout) &&
@@ -424,22 +425,22 @@ struct copy {
     size_t bytes; /* of an element */
 };
 
-static int64_t position(const struct strides *s, int co, const int place[3],
+static int64_t position(const struct strides *s, int co, const int tap[3],
                         int ci)
 {
-    return co * s->out + place[0] * s->axis[0] + place[1] * s->axis[1] +
-           place[2] * s->axis[2] + ci * s->in;
+    return co * s->out + tap[0] * s->axis[0] + tap[1] * s->axis[1] +
+           tap[2] * s->axis[2] + ci * s->in;
 }
 
 /* Copies all channels of one position. */
-static void copy_place(const struct copy *c, const spc_kernel_shape *shape,
-                       const int place[3])
+static void copy_tap(const struct copy *c, const spc_kernel_shape *shape,
+                     const int tap[3])
 {
     for (int co = 0; co < shape->cout; co++)
         for (int ci = 0; ci < shape->cin; ci++)
-            memcpy(c->to + (size_t)position(&c->to_strides, co, place, ci) *
-                               c->bytes,
-                   c->from + (size_t)position(&c->from_strides, co, place, ci) *
+            memcpy(c->to +
+                       (size_t)position(&c->to_strides, co, tap, ci) * c->bytes,
+                   c->from + (size_t)position(&c->from_strides, co, tap, ci) *
                                  c->bytes,
                    c->bytes);
 }
@@ -451,7 +452,7 @@ static void copy_all(const struct copy *c, const spc_kernel_shape *shape)
     for (int x = 0; x < kernel[0]; x++)
         for (int y = 0; y < kernel[1]; y++)
             for (int z = 0; z < kernel[2]; z++)
-                copy_place(c, shape, (const int[3]){x, y, z});
+                copy_tap(c, shape, (const int[3]){x, y, z});
 }
 
 spc_status spc_kernel_convert(void *out, const spc_array *array,

@@ -99,17 +99,17 @@ static spc_status read_shape(struct found *out, const struct reader *r,
 }
 
 /* The length of an unreadable array is taken from the file. */
-static spc_status read_place(struct found *out, const struct reader *r,
-                             const json_t *entry)
+static spc_status read_offsets(struct found *out, const struct reader *r,
+                               const json_t *entry)
 {
-    const json_t *place = json_object_get(entry, "data_offsets");
-    const json_t *first = json_array_get(place, 0);
-    const json_t *last = json_array_get(place, 1);
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    const json_t *first = json_array_get(offsets, 0);
+    const json_t *last = json_array_get(offsets, 1);
     json_int_t begin = json_integer_value(first);
     json_int_t end = json_integer_value(last);
     spc_array *array = &out->array;
 
-    if (json_array_size(place) != 2 || !json_is_integer(first) ||
+    if (json_array_size(offsets) != 2 || !json_is_integer(first) ||
         !json_is_integer(last))
         return bad(r, array->name,
                    "has no \"data_offsets\" of two whole numbers");
@@ -143,12 +143,12 @@ static spc_status read_array(struct found *out, const struct reader *r,
     if ((status = read_type(out, r, entry)) != SPC_OK ||
         (status = read_shape(out, r, entry)) != SPC_OK)
         return status;
-    return read_place(out, r, entry);
+    return read_offsets(out, r, entry);
 }
 
 /* ---- all of them --------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const spc_array *x = &((const struct found *)a)->array;
     const spc_array *y = &((const struct found *)b)->array;
@@ -165,7 +165,7 @@ static spc_status check_cover(const struct reader *r, struct found *arrays,
 {
     const unsigned char *at = r->data;
 
-    qsort(arrays, count, sizeof(*arrays), by_place);
+    qsort(arrays, count, sizeof(*arrays), by_offset);
     for (size_t i = 0; i < count; i++) {
         const spc_array *array = &arrays[i].array;
         if (array->data != at)

@@ -11,7 +11,7 @@ enum { LEAST_ZONE = 4096, LEAST_FAR_ZONE = 64 * 1024, ZONE_ROWS = 256 };
 
 static size_t round_up(size_t bytes)
 {
-    return (bytes + SPC__PLACES - 1) / SPC__PLACES * SPC__PLACES;
+    return (bytes + SPC__ALIGN_TIMED - 1) / SPC__ALIGN_TIMED * SPC__ALIGN_TIMED;
 }
 
 void spc__guards_init(spc__guards *out, spc_ctx *ctx, size_t row_bytes)
@@ -69,10 +69,11 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
     /* First, as the device may not have room for both. */
     spc__guarded_release(guards, to, 1);
     to->capacity = round_up(bytes);
-    /* SPC__PLACES more, as the data may begin up to that far behind the
+    /* SPC__ALIGN_TIMED more, as the data may begin up to that far behind the
      * zone. */
-    spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
-                                         to->capacity + 2 * zone + SPC__PLACES);
+    spc_status status =
+        spc_memory_alloc((void **)&to->base, guards->ctx,
+                         to->capacity + 2 * zone + SPC__ALIGN_TIMED);
     to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
 }

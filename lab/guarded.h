@@ -13,11 +13,11 @@
  * Positions of arrays. spc.h promises a multiple of some bytes: 16 for tensors,
  * 4 for vectors, one element for weights before packing. An array that no
  * timing reads is placed at an odd multiple of these from a multiple of
- * SPC__PLACES on, drawn by the sample's seed, and at another one each time.
- * Arrays of a timing are placed at a multiple of SPC__PLACES, as rows that
- * cross sectors cost more.
+ * SPC__ALIGN_TIMED on, drawn by the sample's seed, and at another one each
+ * time. Arrays of a timing are placed at a multiple of SPC__ALIGN_TIMED, as
+ * rows that cross sectors cost more.
  */
-enum { SPC__PLACES = 256, SPC__TENSOR_PLACE = 16, SPC__VECTOR_PLACE = 4 };
+enum { SPC__ALIGN_TIMED = 256, SPC__ALIGN_TENSOR = 16, SPC__ALIGN_VECTOR = 4 };
 
 /* The device, and the sizes of the zones. */
 typedef struct spc__guards {
@@ -32,7 +32,8 @@ typedef struct spc__guards {
  */
 typedef struct spc__guarded {
     char *base;
-    char *data; /* one zone after the base, and up to SPC__PLACES bytes more */
+    char *data; /* one zone after the base, and up to SPC__ALIGN_TIMED bytes
+                   more */
     size_t bytes, capacity;
     bool is_far; /* its zones are large, as candidates write to it */
 } spc__guarded;
@@ -55,7 +56,7 @@ void spc__guarded_release(const spc__guards *guards, spc__guarded *arrays,
 
 /*
  * Places an array of exactly `bytes` in the reserved memory, `behind` bytes
- * after a multiple of SPC__PLACES, with zones around it.
+ * after a multiple of SPC__ALIGN_TIMED, with zones around it.
  */
 spc_status spc__guarded_lay(const spc__guards *guards, spc__guarded *to,
                             size_t bytes, size_t behind);

@@ -30,11 +30,11 @@ static spc_status look(float *range, const spc_net_plan *plan,
                        const spc_net_buffers *buffers, int tensor)
 {
     const spc__net_tensor *t = &plan->net->tensors[tensor];
-    const spc__net_place *place = &plan->places[tensor];
+    const spc__net_position *position = &plan->positions[tensor];
     const spc__dtype *type = spc__dtype_of(t->dtype);
     int64_t rows = spc_coords_rows(plan->sets[t->set]);
     size_t count =
-        rows > 0 ? (size_t)((rows - 1) * place->pitch + t->elements) : 0;
+        rows > 0 ? (size_t)((rows - 1) * position->pitch + t->elements) : 0;
     char *stored = malloc(count * type->bytes + 1);
     float *values = malloc((count + 1) * sizeof(*values));
     spc_status status = SPC_OK;
@@ -47,7 +47,7 @@ static spc_status look(float *range, const spc_net_plan *plan,
                                      count * type->bytes);
     if (status == SPC_OK) {
         type->decode(values, stored, count);
-        widen(range, values, rows, t->elements, place->pitch);
+        widen(range, values, rows, t->elements, position->pitch);
     }
     free(stored);
     free(values);
@@ -71,7 +71,7 @@ spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
     if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) == SPC_OK)
         status = spc__net_check_buffers(plan, buffers, error);
     for (int t = 0; t < plan->net->tensor_count && status == SPC_OK; t++)
-        if (plan->places[t].piece >= 0 && !plan->net->tensors[t].dense &&
+        if (plan->positions[t].piece >= 0 && !plan->net->tensors[t].dense &&
             !plan->net->tensors[t].index)
             status = look(&ranges[t], plan, buffers, t);
     return status;

@@ -4,18 +4,18 @@
 
 #include <string.h>
 
-const spc__place spc__table_first[SPC__TABLE_FIRST] = {
+const spc__table_field spc__table_first[SPC__TABLE_FIRST] = {
     {"buckets", NULL},   {"template", NULL}, {"config", NULL},
     {"median_us", NULL}, {"cold_us", NULL},
 };
 
-const spc__place spc__table_chosen[SPC__TABLE_CHOSEN] = {
+const spc__table_field spc__table_chosen[SPC__TABLE_CHOSEN] = {
     {"reason", NULL}, {"at", NULL},   {"version", NULL}, {"compiler", NULL},
     {"driver", NULL}, {"host", NULL}, {"scenes", NULL},  {"seed", NULL},
 };
 
 /* Cells at the end that have their usual values are left out. */
-const spc__place spc__table_second[SPC__TABLE_SECOND] = {
+const spc__table_field spc__table_second[SPC__TABLE_SECOND] = {
     {"spread_us", NULL}, {"samples", NULL}, {"error", NULL},
     {"at", NULL},        {"scenes", ""},    {"features", ""},
     {"artefact", ""},    {"launch", ""},    {"resources", ""},

@@ -40,9 +40,9 @@
 #include <stdbool.h>
 
 /* A field with a cell of its own, and its usual value (NULL: none). */
-typedef struct spc__place {
+typedef struct spc__table_field {
     const char *field, *usual;
-} spc__place;
+} spc__table_field;
 
 enum {
     SPC__TABLE_FIRST = 5,
@@ -52,9 +52,9 @@ enum {
     SPC__TABLE_LISTS = 5
 };
 
-extern const spc__place spc__table_first[SPC__TABLE_FIRST];
-extern const spc__place spc__table_chosen[SPC__TABLE_CHOSEN];
-extern const spc__place spc__table_second[SPC__TABLE_SECOND];
+extern const spc__table_field spc__table_first[SPC__TABLE_FIRST];
+extern const spc__table_field spc__table_chosen[SPC__TABLE_CHOSEN];
+extern const spc__table_field spc__table_second[SPC__TABLE_SECOND];
 /* The fields that lines 'for' give. The last two have a line of their own. */
 enum { SPC__TABLE_LAYER = 7, SPC__TABLE_FAMILY };
 extern const char *const spc__table_above[SPC__TABLE_ABOVE];

@@ -460,21 +460,22 @@ static void set_field(spc__table_reader *r, const char *name, const char *value)
 }
 
 /* The value of the cell's field if the cell is left out, or NULL. */
-static const char *usual_of(const spc__table_reader *r, const spc__place *place,
-                            bool chosen)
+static const char *usual_of(const spc__table_reader *r,
+                            const spc__table_field *fixed, bool chosen)
 {
-    if (!chosen || strcmp(place->field, "reason") == 0)
-        return place->usual;
-    return spc__buf_text(&r->trial[field_of(SPC__TRIAL, place->field)]);
+    if (!chosen || strcmp(fixed->field, "reason") == 0)
+        return fixed->usual;
+    return spc__buf_text(&r->trial[field_of(SPC__TRIAL, fixed->field)]);
 }
 
 /* Reads the cell of a field. A missing cell, or '.', gives the usual value. */
-static spc_status read_place(spc__buf *out, spc__table_reader *r,
+static spc_status read_fixed(spc__buf *out, spc__table_reader *r,
                              const spc__table_template *of,
-                             const spc__place *place, bool chosen, scan *in)
+                             const spc__table_field *fixed, bool chosen,
+                             scan *in)
 {
-    int list = spc__table_list_of(place->field);
-    const char *other = usual_of(r, place, chosen);
+    int list = spc__table_list_of(fixed->field);
+    const char *other = usual_of(r, fixed, chosen);
     bool usual = true;
     spc_status status = SPC_OK;
 
@@ -485,7 +486,7 @@ static spc_status read_place(spc__buf *out, spc__table_reader *r,
         return status;
     if (other == NULL)
         return spc__fail(in->error, SPC_EFORMAT, "the row has no '%s'",
-                         place->field);
+                         fixed->field);
     spc__buf_clear(out);
     spc__buf_puts(out, other);
     return out->failed ? spc__fail_memory(in->error, out->length) : SPC_OK;
@@ -519,14 +520,14 @@ static spc_status check_end(scan *in)
 
 static spc_status read_trial_cells(spc__table_reader *r,
                                    const spc__table_template *of,
-                                   const spc__place *places, int count,
+                                   const spc__table_field *all_fixed, int count,
                                    scan *in)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < count && status == SPC_OK; i++)
-        status = read_place(&r->trial[field_of(SPC__TRIAL, places[i].field)], r,
-                            of, &places[i], false, in);
+        status = read_fixed(&r->trial[field_of(SPC__TRIAL, all_fixed[i].field)],
+                            r, of, &all_fixed[i], false, in);
     return status;
 }
 
@@ -553,7 +554,7 @@ static spc_status read_cells(spc__table_reader *r, bool is_choice, scan *line,
     set_field(r, "hash", of->hash);
     for (int i = 0; i < SPC__TABLE_CHOSEN && is_choice && status == SPC_OK; i++)
         status =
-            read_place(&r->chosen[i], r, of, &spc__table_chosen[i], true, line);
+            read_fixed(&r->chosen[i], r, of, &spc__table_chosen[i], true, line);
     if (status == SPC_OK)
         status = check_end(line);
     return status == SPC_OK ? check_end(details) : status;

@@ -407,7 +407,7 @@ static bool put_cell(spc__table_writer *w, const spc__table_template *of,
 
 /* Writes cells. Those at the end that have their usual values are left out. */
 static bool put_cells(spc__table_writer *w, const spc__table_template *of,
-                      const spc__place *places, int count,
+                      const spc__table_field *all_fixed, int count,
                       const spc__record *record, const spc__record *usual,
                       bool may_be_note)
 {
@@ -415,11 +415,11 @@ static bool put_cells(spc__table_writer *w, const spc__table_template *of,
     bool good = true;
 
     for (int i = 0; i < count && good; i++) {
-        const char *field = places[i].field;
+        const char *field = all_fixed[i].field;
         const char *value = spc__record_named(record, field);
         const char *other = usual != NULL && strcmp(field, "reason") != 0
                                 ? spc__record_named(usual, field)
-                                : places[i].usual;
+                                : all_fixed[i].usual;
         if (other != NULL && strcmp(other, value) == 0) {
             spc__buf_puts(&w->line, " .");
             continue;
@@ -611,10 +611,11 @@ spc_status spc__table_add(spc__table_writer *w, const spc__record *trial,
                : spc__fail(error, SPC_EINTERNAL, "the file changes meanwhile");
 }
 
-static void put_places(spc__buf *out, const spc__place *places, int count)
+static void put_fixed(spc__buf *out, const spc__table_field *all_fixed,
+                      int count)
 {
     for (int i = 0; i < count; i++)
-        spc__buf_printf(out, " %s", places[i].field);
+        spc__buf_printf(out, " %s", all_fixed[i].field);
 }
 
 /* Writes remarks with the order of cells, and the templates. */
@@ -625,11 +626,11 @@ static spc_status write_head(spc__table_writer *w, spc_error *error)
     if (w->template_count == 0)
         return SPC_OK;
     spc__buf_puts(&w->line, "# trial:");
-    put_places(&w->line, spc__table_first, SPC__TABLE_FIRST);
+    put_fixed(&w->line, spc__table_first, SPC__TABLE_FIRST);
     spc__buf_puts(&w->line, "\n# choice: as a trial, and");
-    put_places(&w->line, spc__table_chosen, SPC__TABLE_CHOSEN);
+    put_fixed(&w->line, spc__table_chosen, SPC__TABLE_CHOSEN);
     spc__buf_puts(&w->line, "\n# second line:");
-    put_places(&w->line, spc__table_second, SPC__TABLE_SECOND);
+    put_fixed(&w->line, spc__table_second, SPC__TABLE_SECOND);
     status = write_line(w, error);
     for (int i = 0; i < w->template_count && status == SPC_OK; i++)
         status = write_template(w, &w->templates[i].template, error);

@@ -60,7 +60,7 @@ bool spc__same_buckets(const spc__problem_key *a, const spc__problem_key *b)
 }
 
 /* NaN counts as the smallest value. */
-double spc__feature_place(const spc__feature *feature)
+double spc__feature_coordinate(const spc__feature *feature)
 {
     double limit = LAST_BUCKET * feature->width;
 
@@ -72,7 +72,7 @@ double spc__feature_place(const spc__feature *feature)
 double spc__feature_middle(const spc__feature *feature)
 {
     if (feature->width <= 0)
-        return spc__feature_place(feature);
+        return spc__feature_coordinate(feature);
     return spc__feature_bucket(feature->value, feature->width) * feature->width;
 }
 

@@ -42,29 +42,29 @@ bool spc__kd_begin(spc__kd_trees *trees, const double *points, size_t stride,
     trees->order = malloc(((size_t)count + 1) * sizeof(*trees->order));
     /* The positions are copied in the order of leaves, so that a leaf is
      * contiguous in memory. */
-    trees->places = malloc((size_t)count * bytes + 1);
+    trees->positions = malloc((size_t)count * bytes + 1);
     trees->order_count = count;
     trees->features = features;
-    for (int64_t i = 0; i < count && trees->order && trees->places; i++) {
+    for (int64_t i = 0; i < count && trees->order && trees->positions; i++) {
         trees->order[i] = (int32_t)i;
-        memcpy(trees->places + i * features, points + (size_t)i * stride,
+        memcpy(trees->positions + i * features, points + (size_t)i * stride,
                bytes);
     }
-    return trees->order != NULL && trees->places != NULL;
+    return trees->order != NULL && trees->positions != NULL;
 }
 
 void spc__kd_release(spc__kd_trees *trees)
 {
     free(trees->order);
-    free(trees->places);
+    free(trees->positions);
     free(trees->nodes);
     free(trees->boxes);
     *trees = (spc__kd_trees){0};
 }
 
-static double *place_at(const spc__kd_trees *trees, int64_t i)
+static double *position_at(const spc__kd_trees *trees, int64_t i)
 {
-    return trees->places + i * trees->features;
+    return trees->positions + i * trees->features;
 }
 
 static double *box_of(const spc__kd_trees *trees, int node)
@@ -83,10 +83,10 @@ static void fit_box(const spc__kd_trees *trees, int at, int64_t first,
         high[f] = -INFINITY;
     }
     for (int64_t i = first; i < end; i++) {
-        const double *place = place_at(trees, i);
+        const double *position = position_at(trees, i);
         for (int f = 0; f < count; f++) {
-            low[f] = fmin(low[f], place[f]);
-            high[f] = fmax(high[f], place[f]);
+            low[f] = fmin(low[f], position[f]);
+            high[f] = fmax(high[f], position[f]);
         }
     }
 }
@@ -112,15 +112,15 @@ static int widest(const spc__kd_trees *trees, int node,
 /* Exchanges two points, with their numbers. */
 static void exchange(spc__kd_trees *trees, int64_t a, int64_t b)
 {
-    double *one = place_at(trees, a), *other = place_at(trees, b);
+    double *one = position_at(trees, a), *other = position_at(trees, b);
     int32_t kept = trees->order[a];
 
     trees->order[a] = trees->order[b];
     trees->order[b] = kept;
     for (int f = 0; f < trees->features; f++) {
-        double place = one[f];
+        double position = one[f];
         one[f] = other[f];
-        other[f] = place;
+        other[f] = position;
     }
 }
 
@@ -130,12 +130,12 @@ static void share_out(spc__kd_trees *trees, int64_t first, int64_t last,
                       int64_t middle, int side)
 {
     while (first < last) {
-        double pivot = place_at(trees, first + (last - first) / 2)[side];
+        double pivot = position_at(trees, first + (last - first) / 2)[side];
         int64_t i = first, j = last;
         while (i <= j) {
-            while (place_at(trees, i)[side] < pivot)
+            while (position_at(trees, i)[side] < pivot)
                 i++;
-            while (place_at(trees, j)[side] > pivot)
+            while (position_at(trees, j)[side] > pivot)
                 j--;
             if (i <= j)
                 exchange(trees, i++, j--);
@@ -217,7 +217,7 @@ static void look_at_all(walk *w, const spc__kd_node *leaf)
 {
     for (int64_t i = leaf->first; i < leaf->end; i++)
         /* Written so that a NaN does not hide a record. */
-        if (!(spc__kd_distance(w->from, place_at(w->trees, i)) > w->limit))
+        if (!(spc__kd_distance(w->from, position_at(w->trees, i)) > w->limit))
             w->limit = w->look(w->trees->order[i], w->payload);
 }
 

@@ -24,7 +24,7 @@ typedef struct spc__kd_node spc__kd_node;
 typedef struct spc__kd_trees {
     int features;
     int32_t *order; /* of the points; those of a leaf are adjacent */
-    double *places; /* `features` of each, in that order */
+    double *positions; /* `features` of each, in that order */
     int64_t order_count;
     spc__kd_node *nodes;
     double

@@ -55,7 +55,7 @@ static question ask(const spc__problem_key *key, bool is_substitute)
                     .point.count = key->feature_count};
 
     for (int i = 0; i < key->feature_count; i++) {
-        out.point.at[i] = spc__feature_place(&key->features[i]);
+        out.point.at[i] = spc__feature_coordinate(&key->features[i]);
         out.point.weight[i] = key->features[i].weight;
         out.middles[i] = spc__feature_middle(&key->features[i]);
     }

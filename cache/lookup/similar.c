@@ -206,8 +206,8 @@ static void keep_seal(spc__similar_choice *record, spc__similar *set,
 
 /* Computes a record's position from the features of the key. Invalid parts of
  * its text count as missing. Reading the record in full reports them. */
-static void place(spc__similar_choice *out, const spc__similar *set,
-                  const char *text)
+static void locate(spc__similar_choice *out, const spc__similar *set,
+                   const char *text)
 {
     spc__problem_key record;
 
@@ -229,7 +229,7 @@ static spc_status read_record(spc__similar *set, sqlite3_stmt *stmt, int layer,
         return status;
     spc__similar_choice *next = &set->at[set->count];
     spc__similar_read(next, stmt, layer);
-    place(next, set, (const char *)sqlite3_column_text(stmt, 5));
+    locate(next, set, (const char *)sqlite3_column_text(stmt, 5));
     keep_seal(next, set, stmt, 6);
     if ((status = claim_word(&next->layer_word, &set->words, stmt, 3, error)) ==
             SPC_OK &&

@@ -101,13 +101,14 @@ void spc__gate_test_large(const spc__gate *g);
 /* Launches on each scene that fits. */
 void spc__gate_test_spare(const spc__gate *g);
 
-/* ---- operands elsewhere (gate_places.c) ---------------------------------- */
+/* ---- operands elsewhere (gate_addresses.c) ----------------------------------
+ */
 
 /*
  * Launches the data set on a scene that is set; the bits must be those of the
  * first result.
  */
-void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at);
+void spc__gate_test_addresses(const spc__gate *g, const spc__gate_setting *at);
 
 /* ---- two launches at once (gate_together.c) ------------------------------ */
 

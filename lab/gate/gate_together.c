@@ -36,7 +36,7 @@ typedef struct together {
 
 static size_t padded(size_t bytes)
 {
-    return (bytes + SPC__PLACES) / SPC__PLACES * SPC__PLACES;
+    return (bytes + SPC__ALIGN_TIMED) / SPC__ALIGN_TIMED * SPC__ALIGN_TIMED;
 }
 
 /* Copies an array to *at, and advances *at past it. */

@@ -51,7 +51,7 @@ static void test_again(const spc__gate *g, const spc__gate_setting *at)
             return;
         }
     if (g->out->status == SPC__TRIAL_OK)
-        spc__gate_test_places(g, at);
+        spc__gate_test_addresses(g, at);
 }
 
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)

@@ -147,14 +147,14 @@ static spc_status read_weights(maker *m)
         ->decode(m->weights, m->fixture->sample->weights[SPC__COUNT], n);
     if (conv->pass != SPC_DGRAD)
         return SPC_OK;
-    float *places = m->weights + n;
-    mirrored = places + n;
+    float *indices = m->weights + n;
+    mirrored = indices + n;
     for (size_t i = 0; i < n; i++)
-        places[i] = (float)i;
-    spc__layer_weights(mirrored, places, conv);
+        indices[i] = (float)i;
+    spc__layer_weights(mirrored, indices, conv);
     for (size_t i = 0; i < n; i++)
-        places[(size_t)mirrored[i]] = m->weights[i];
-    memcpy(m->weights, places, bytes);
+        indices[(size_t)mirrored[i]] = m->weights[i];
+    memcpy(m->weights, indices, bytes);
     return SPC_OK;
 }
 
@@ -319,13 +319,13 @@ static bool is_for(const spc__fixture *fixture)
     spc__operand weights = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     /* read_weights() passes places through floats, which hold whole numbers
      * only up to 2^24. */
-    bool places_are_exact = weights.rows * weights.columns < 1 << 24;
+    bool indices_are_exact = weights.rows * weights.columns < 1 << 24;
 
     if (spc__conv_has_triplets(conv) && spc__conv_is_inverse(conv) &&
         conv->geometry.nearest > 0)
         return false;
     return fixture->sample->weights[SPC__COUNT] != NULL &&
-           (conv->pass != SPC_DGRAD || places_are_exact);
+           (conv->pass != SPC_DGRAD || indices_are_exact);
 }
 
 static void free_large(spc__large *large, const spc__fixture *fixture)

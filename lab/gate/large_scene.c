@@ -138,8 +138,8 @@ static uint64_t shuffled(uint64_t i, int bits)
 }
 
 /* The coordinates of a cell of the box. */
-static void place(int32_t at[4], const spc_conv *conv, int64_t edge,
-                  int64_t cell)
+static void put_voxel(int32_t at[4], const spc_conv *conv, int64_t edge,
+                      int64_t cell)
 {
     const spc_geometry *g = &conv->geometry;
     int64_t apart = 1;
@@ -190,15 +190,15 @@ static void fill_box(int32_t (*coords)[4], const spc_conv *conv, int kind,
 
     while ((int64_t)1 << bits < cells)
         bits++;
-    place(coords[count++], conv, edge, 0);
+    put_voxel(coords[count++], conv, edge, 0);
     if (rows > 1)
-        place(coords[count++], conv, edge, cells - 1);
+        put_voxel(coords[count++], conv, edge, cells - 1);
     for (uint64_t i = 0; count < rows; i++) {
         int64_t cell = kind == SPC__LARGE_BLOCK
                            ? cell_of_block(conv, (int64_t)i)
                            : (int64_t)shuffled(i, bits);
         if (cell > 0 && cell < cells - 1)
-            place(coords[count++], conv, edge, cell);
+            put_voxel(coords[count++], conv, edge, cell);
     }
 }
 

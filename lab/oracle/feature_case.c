@@ -88,7 +88,7 @@ void spc__feature_moments_of(moments *out, const spc_feature *f,
         group_moments(out, f, of, batch, group);
 }
 
-int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
+int64_t spc__feature_bev_cell(const spc_feature *f, const int32_t at[4])
 {
     int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
 

@@ -43,6 +43,6 @@ double spc__feature_growth(double n);
  * Index of channel 0 of the voxel at `at` in the planes of BEV; each further
  * channel is X * Y * Z later. -1 if the voxel is outside.
  */
-int64_t spc__feature_bev_place(const spc_feature *feature, const int32_t at[4]);
+int64_t spc__feature_bev_cell(const spc_feature *feature, const int32_t at[4]);
 
 #endif

@@ -184,9 +184,9 @@ spc_status spc__planes_gradient(double *out, double *tolerance,
     int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 
     for (int64_t row = 0; row < of->rows_out; row++) {
-        int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
-        for (int64_t c = 0; place >= 0 && c < f->channels; c++)
-            add_to(&s, row * f->channels + c, (double)of->in[place + c * step]);
+        int64_t cell = spc__feature_bev_cell(f, of->coords + 4 * row);
+        for (int64_t c = 0; cell >= 0 && c < f->channels; c++)
+            add_to(&s, row * f->channels + c, (double)of->in[cell + c * step]);
     }
     set_tolerance(tolerance, of->rows_out * f->channels, 1);
     return SPC_OK;

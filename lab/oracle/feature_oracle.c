@@ -213,12 +213,12 @@ static void unpool_one(double *out, double *tolerance, const spc_feature *f,
  */
 static int64_t slice_of(const spc_geometry *g, int k)
 {
-    int place[3] = {k / (g->kernel[1] * g->kernel[2]),
-                    k / g->kernel[2] % g->kernel[1], k % g->kernel[2]};
+    int tap[3] = {k / (g->kernel[1] * g->kernel[2]),
+                  k / g->kernel[2] % g->kernel[1], k % g->kernel[2]};
 
     return g->offset_count > 0
                ? k
-               : place[0] + g->kernel[0] * (place[1] + g->kernel[1] * place[2]);
+               : tap[0] + g->kernel[0] * (tap[1] + g->kernel[1] * tap[2]);
 }
 
 /* A row of outputs holds every input that it sees, each in its slice. */
@@ -476,9 +476,9 @@ static void bev(double *out, double *tolerance, int32_t *index,
     (void)tolerance;
     (void)index;
     for (int64_t row = 0; row < of->rows_in; row++) {
-        int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
-        for (int64_t c = 0; place >= 0 && c < f->channels; c++)
-            out[place + c * step] = (double)of->in[row * f->channels + c];
+        int64_t tap = spc__feature_bev_cell(f, of->coords + 4 * row);
+        for (int64_t c = 0; tap >= 0 && c < f->channels; c++)
+            out[tap + c * step] = (double)of->in[row * f->channels + c];
     }
 }
 

@@ -16,8 +16,8 @@ static int children_of(const spc_regrouping *how)
 /* ---- slots --------------------------------------------------------------- */
 
 /* The voxel of child `child`; x counts fastest. */
-static void place(int32_t out[4], const spc_regrouping *how,
-                  const int32_t voxel[4], int child)
+static void put_voxel(int32_t out[4], const spc_regrouping *how,
+                      const int32_t voxel[4], int child)
 {
     out[0] = voxel[0];
     for (int a = 0; a < 3; a++) {
@@ -37,7 +37,7 @@ static void list_row(spc__slot_list *out, const spc_regrouping *how,
         if (mask != NULL && mask[slot] == 0)
             continue;
         out->slot[out->count] = slot;
-        place(out->at[out->count++], how, voxel, child);
+        put_voxel(out->at[out->count++], how, voxel, child);
     }
 }
 

@@ -89,8 +89,8 @@ static void footprint_line(line *out, const spc_geometry *g, int axis,
     int64_t bound = spc__geometry_out_shape(g, axis);
 
     out->count = 0;
-    for (int place = 0; place < g->kernel[axis]; place++) {
-        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
+    for (int tap = 0; tap < g->kernel[axis]; tap++) {
+        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * tap;
         if (at % g->stride[axis] != 0)
             continue;
         add_within(out, at / g->stride[axis], bound);
@@ -103,8 +103,8 @@ static void generative_line(line *out, const spc_geometry *g, int axis,
     int64_t first = i * g->stride[axis] + spc__geometry_origin(g, axis);
 
     out->count = 0;
-    for (int place = 0; place < g->kernel[axis]; place++)
-        add_within(out, first + (int64_t)g->dilation[axis] * place,
+    for (int tap = 0; tap < g->kernel[axis]; tap++)
+        add_within(out, first + (int64_t)g->dilation[axis] * tap,
                    g->shape[axis]);
 }
 

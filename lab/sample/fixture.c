@@ -17,22 +17,22 @@ _Static_assert((int)SPC__COORDS_ZONE == (int)SPC__ZONE_BYTE,
 _Static_assert((int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
                "what digests count behind an odd array is a byte of its zone");
 
-/* ---- places of arrays ---------------------------------------------------- */
+/* ---- positions of arrays ------------------------------------------------- */
 
 /*
- * Places an array at an odd multiple of `place`; any multiple if that is
- * SPC__PLACES.
+ * Places an array at an odd multiple of `align`; any multiple if that is
+ * SPC__ALIGN_TIMED.
  */
 static spc_status lay_at(spc__fixture *fixture, spc__guarded *to, size_t bytes,
-                         size_t place)
+                         size_t align)
 {
-    uint32_t odd = (uint32_t)(SPC__PLACES / place / 2);
+    uint32_t odd = (uint32_t)(SPC__ALIGN_TIMED / align / 2);
 
     if (odd == 0)
         return spc__guarded_lay(&fixture->guards, to, bytes, 0);
     return spc__guarded_lay(
         &fixture->guards, to, bytes,
-        place * (2 * spc__random_below(&fixture->places, odd) + 1));
+        align * (2 * spc__random_below(&fixture->offsets, odd) + 1));
 }
 
 /*
@@ -40,19 +40,19 @@ static spc_status lay_at(spc__fixture *fixture, spc__guarded *to, size_t bytes,
  * address is found.
  */
 static spc_status lay_again(spc__fixture *fixture, spc__guarded *to,
-                            size_t bytes, size_t place)
+                            size_t bytes, size_t align)
 {
     if (to->base == NULL || bytes > to->capacity)
-        return lay_at(fixture, to, bytes, place);
+        return lay_at(fixture, to, bytes, align);
     return spc__guarded_lay(
         &fixture->guards, to, bytes,
         (size_t)(spc__guarded_zone(&fixture->guards, to) - to->base));
 }
 
 static spc_status upload(spc__fixture *fixture, spc__guarded *to,
-                         const void *from, size_t bytes, size_t place)
+                         const void *from, size_t bytes, size_t align)
 {
-    spc_status status = lay_again(fixture, to, bytes, place);
+    spc_status status = lay_again(fixture, to, bytes, align);
 
     return status != SPC_OK || bytes == 0
                ? status
@@ -76,7 +76,7 @@ static spc_status upload_dataset(spc__fixture *fixture, int s,
     int array = array_of(fixture, s, dataset);
     /* Only arrays that are timed are aligned well: see guarded.h. */
     bool timed = dataset == SPC__REAL && s < fixture->sample->given;
-    size_t place = timed ? SPC__PLACES : SPC__TENSOR_PLACE;
+    size_t align = timed ? SPC__ALIGN_TIMED : SPC__ALIGN_TENSOR;
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
@@ -85,14 +85,14 @@ static spc_status upload_dataset(spc__fixture *fixture, int s,
         spc__digest_host(scene->in[dataset], all[SPC_OPERAND_IN].bytes);
     spc_status status =
         upload(fixture, &fixture->in[s][array], scene->in[dataset],
-               all[SPC_OPERAND_IN].bytes, place);
+               all[SPC_OPERAND_IN].bytes, align);
     if (status != SPC_OK || scene->residual[dataset] == NULL)
         return status;
     fixture->residual_digest[s][dataset] = spc__digest_host(
         scene->residual[dataset], all[SPC_OPERAND_RESIDUAL].bytes);
     return upload(fixture, &fixture->residual[s][array],
                   scene->residual[dataset], all[SPC_OPERAND_RESIDUAL].bytes,
-                  place);
+                  align);
 }
 
 static spc_status upload_scene(spc__fixture *fixture, int s)
@@ -135,20 +135,20 @@ static const void *in_of(const spc__fixture *fixture, int s,
 static spc_status upload_vectors(spc__fixture *fixture, int d)
 {
     const spc__sample *sample = fixture->sample;
-    size_t place = d == SPC__REAL ? SPC__PLACES : SPC__VECTOR_PLACE;
+    size_t align = d == SPC__REAL ? SPC__ALIGN_TIMED : SPC__ALIGN_VECTOR;
     spc_status status = SPC_OK;
 
     if (sample->bias[d] != NULL)
         status = upload(
             fixture, &fixture->bias[d], sample->bias[d],
-            spc__operand_of(&sample->conv, SPC_OPERAND_BIAS, 0).bytes, place);
+            spc__operand_of(&sample->conv, SPC_OPERAND_BIAS, 0).bytes, align);
     if (sample->scale[d] != NULL && status == SPC_OK)
         status = upload(
             fixture, &fixture->scale[d], sample->scale[d],
-            spc__operand_of(&sample->conv, SPC_OPERAND_SCALE, 0).bytes, place);
+            spc__operand_of(&sample->conv, SPC_OPERAND_SCALE, 0).bytes, align);
     if (sample->weights[d] != NULL && status == SPC_OK)
         status = upload(fixture, &fixture->scales[d], &sample->scales[d],
-                        sizeof(sample->scales[d]), place);
+                        sizeof(sample->scales[d]), align);
     return status;
 }
 
@@ -207,18 +207,18 @@ static spc_status upload_layout(spc__fixture *fixture, spc__dataset dataset,
 {
     const spc_conv *conv = &fixture->sample->conv;
     size_t element = spc__dtype_of(conv->dtype)->bytes;
-    size_t place = element > 2 ? element : 2;
+    size_t align = element > 2 ? element : 2;
     const void *weights = fixture->sample->weights[dataset];
 
     if (conv->pass == SPC_WGRAD || spc__fixture_layout(dataset) == SPC_KRSC)
         return upload(fixture, &fixture->weights[dataset], weights, bytes,
-                      place);
+                      align);
     char *transposed = malloc(bytes);
     if (transposed == NULL)
         return spc__fail_memory(spc__error_of(fixture->ctx), bytes);
     transpose_weights(transposed, weights, conv);
     spc_status status =
-        upload(fixture, &fixture->weights[dataset], transposed, bytes, place);
+        upload(fixture, &fixture->weights[dataset], transposed, bytes, align);
     free(transposed);
     return status;
 }
@@ -366,7 +366,7 @@ spc_status spc__fixture_create(spc__fixture **out, spc_ctx *ctx,
     spc__guards_init(&fixture->guards, ctx,
                      spc__operand_of(&sample->conv, SPC_OPERAND_OUT, 1).bytes);
     fixture->out.is_far = fixture->workspace.is_far = true;
-    spc__random_init(&fixture->places, sample->seed);
+    spc__random_init(&fixture->offsets, sample->seed);
     if ((status = build(fixture)) != SPC_OK) {
         spc__fixture_free(fixture);
         return status;
@@ -461,10 +461,10 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
 
 /* Lays out output and workspace for scene s, each with zones around it. */
 static spc_status set(spc__fixture *fixture, const spc_plan *plan, int s,
-                      size_t place)
+                      size_t align)
 {
     spc_status status =
-        lay_at(fixture, &fixture->out, out_bytes(fixture, s), place);
+        lay_at(fixture, &fixture->out, out_bytes(fixture, s), align);
 
     fixture->out_rows = fixture->sample->scenes[s].rows_out;
     if (status != SPC_OK)
@@ -475,13 +475,13 @@ static spc_status set(spc__fixture *fixture, const spc_plan *plan, int s,
 
 spc_status spc__fixture_set(spc__fixture *fixture, const spc_plan *plan, int s)
 {
-    return set(fixture, plan, s, SPC__TENSOR_PLACE);
+    return set(fixture, plan, s, SPC__ALIGN_TENSOR);
 }
 
 spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan,
                                   int s)
 {
-    return set(fixture, plan, s, SPC__PLACES);
+    return set(fixture, plan, s, SPC__ALIGN_TIMED);
 }
 
 /*

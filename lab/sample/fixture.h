@@ -30,7 +30,7 @@ typedef struct spc__fixture {
     const spc__sample *sample; /* owned by the caller */
     const spc__device_ops *ops;
     spc__digester *digester;
-    spc__random places;
+    spc__random offsets;
     spc__guards guards;
     uint64_t zone_digest[2];           /* by is_far */
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */

@@ -54,7 +54,8 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
 
 /* Names the first axis that does not fit. */
 static spc_status fail_range(const double point[3], const double size[3],
-                             const spc__place *place, spc_error *error)
+                             const spc__source_position *source,
+                             spc_error *error)
 {
     int axis = 0;
 
@@ -64,8 +65,8 @@ static spc_status fail_range(const double point[3], const double size[3],
                      "cannot voxelise '%s': %c = %g of row %lld (byte %lld) is "
                      "voxel %g at size %g, which does not fit 32 bits; use a "
                      "larger voxel size or drop the row",
-                     place->path, axes[axis], point[axis],
-                     (long long)place->row, (long long)place->byte,
+                     source->path, axes[axis], point[axis],
+                     (long long)source->row, (long long)source->byte,
                      floor(point[axis] / size[axis]), size[axis]);
 }
 
@@ -99,7 +100,8 @@ static bool floor_of(int32_t out[3], const double point[3],
 }
 
 spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
-                                 const double point[3], const spc__place *place,
+                                 const double point[3],
+                                 const spc__source_position *source,
                                  spc_error *error)
 {
     const spc__grid *grid = voxels->grid;
@@ -108,7 +110,7 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
 
     info->points++;
     if (!isfinite(point[0]) || !isfinite(point[1]) || !isfinite(point[2])) {
-        info->first_bad = info->bad++ > 0 ? info->first_bad : place->row;
+        info->first_bad = info->bad++ > 0 ? info->first_bad : source->row;
         return SPC_OK;
     }
     if (grid != NULL && !cell_of(at, point, grid)) {
@@ -116,7 +118,7 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
         return SPC_OK;
     }
     if (grid == NULL && !floor_of(at, point, voxels->size))
-        return fail_range(point, voxels->size, place, error);
+        return fail_range(point, voxels->size, source, error);
     spc__voxels_push(voxels, batch, at[0], at[1], at[2]);
     return SPC_OK;
 }

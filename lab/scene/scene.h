@@ -46,11 +46,11 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
                       int32_t z);
 
 /* The position of a row in a file, for error messages. */
-typedef struct spc__place {
+typedef struct spc__source_position {
     const char *path;
     int64_t row;  /* counted from 0 */
     int64_t byte; /* its offset in the file */
-} spc__place;
+} spc__source_position;
 
 /*
  * Appends the voxel of a point, floor(point / size) or that of the grid; room
@@ -59,7 +59,8 @@ typedef struct spc__place {
  * not fit int32.
  */
 spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
-                                 const double point[3], const spc__place *place,
+                                 const double point[3],
+                                 const spc__source_position *source,
                                  spc_error *error);
 
 /* Orders the rows by (batch, x, y, z) and merges equal ones. */
@@ -107,7 +108,7 @@ typedef struct spc__rows {
                         const spc__columns *columns, bool whole,
                         spc_error *error);
     spc_status (*take)(struct spc__rows *to, const double *numbers,
-                       const spc__place *place, spc_error *error);
+                       const spc__source_position *source, spc_error *error);
 } spc__rows;
 
 enum { SPC__EXPECTED = 2 };

@@ -149,27 +149,28 @@ static spc_status begin_voxels(spc__rows *to, int64_t rows,
 
 /* Converts a number of a row to int32, which must be at least `least`. */
 static spc_status read_int(int32_t *out, double value, int column, double least,
-                           const spc__place *place, spc_error *error)
+                           const spc__source_position *source, spc_error *error)
 {
     *out = 0;
     if (!(value >= INT32_MIN && value <= INT32_MAX))
         return spc__fail(error, SPC_ERANGE,
                          "cannot read '%s': column %d of row %lld does not fit "
                          "32 bits",
-                         place->path, column, (long long)place->row);
+                         source->path, column, (long long)source->row);
     if (value < least || value != floor(value))
         return spc__fail(error, SPC_EFORMAT,
                          "cannot read '%s': the batch of row %lld (byte %lld) "
                          "is %g; batches are whole numbers from 0",
-                         place->path, (long long)place->row,
-                         (long long)place->byte, value);
+                         source->path, (long long)source->row,
+                         (long long)source->byte, value);
     *out = (int32_t)value;
     return SPC_OK;
 }
 
 /* Takes one row as a voxel or as a point. */
 static spc_status take_voxel(spc__rows *to, const double *numbers,
-                             const spc__place *place, spc_error *error)
+                             const spc__source_position *source,
+                             spc_error *error)
 {
     voxel_rows *v = (voxel_rows *)to;
     const int *at = v->columns.at;
@@ -177,14 +178,14 @@ static spc_status take_voxel(spc__rows *to, const double *numbers,
     spc_status status = SPC_OK;
 
     if (at[0] >= 0)
-        status = read_int(&row[0], numbers[at[0]], at[0], 0, place, error);
+        status = read_int(&row[0], numbers[at[0]], at[0], 0, source, error);
     if (status == SPC_OK && !v->whole) {
         double point[3] = {numbers[at[1]], numbers[at[2]], numbers[at[3]]};
-        return spc__voxels_add_point(v->out, row[0], point, place, error);
+        return spc__voxels_add_point(v->out, row[0], point, source, error);
     }
     for (int i = 1; i < 4 && status == SPC_OK; i++)
-        status = read_int(&row[i], numbers[at[i]], at[i], INT32_MIN, place,
-                          error);
+        status =
+            read_int(&row[i], numbers[at[i]], at[i], INT32_MIN, source, error);
     if (status == SPC_OK)
         spc__voxels_push(v->out, row[0], row[1], row[2], row[3]);
     return status;

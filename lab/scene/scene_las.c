@@ -208,8 +208,8 @@ static spc_status take_points(spc__rows *to, const spc__las *las,
     status = spc__las_begin(to, las, error);
     for (int64_t row = 0; row < las->count && status == SPC_OK; row++) {
         double numbers[SPC__COLUMNS_MOST];
-        spc__place place = {file->path, row,
-                            las->first_byte + row * las->record_bytes};
+        spc__source_position place = {
+            file->path, row, las->first_byte + row * las->record_bytes};
         read_point(numbers, las, file->data + place.byte);
         status = to->take(to, numbers, &place, error);
     }

@@ -32,7 +32,7 @@ static void read_point(double *out, const spc__las *las,
         out[n++] = point->rgb[c];
 }
 
-static spc_status fail(laszip_POINTER zip, const spc__place *place,
+static spc_status fail(laszip_POINTER zip, const spc__source_position *place,
                        spc_error *error)
 {
     laszip_CHAR *why = NULL;
@@ -50,7 +50,7 @@ static spc_status take_points(spc__rows *to, laszip_POINTER zip,
 {
     laszip_point_struct *point;
     laszip_BOOL is_compressed;
-    spc__place place = {path, 0, las->first_byte};
+    spc__source_position place = {path, 0, las->first_byte};
     spc_status status;
 
     if (laszip_open_reader(zip, path, &is_compressed) != 0 ||

@@ -94,10 +94,11 @@ static spc_status take_rows(spc__rows *to, const spc__numpy_rows *rows,
     if (status == SPC_OK)
         status = to->begin(to, rows->count, &columns, whole, error);
     for (int64_t row = 0; row < rows->count && status == SPC_OK; row++) {
-        spc__place place = {file->path, row, spc__numpy_byte(rows, row, 0)};
+        spc__source_position source = {file->path, row,
+                                       spc__numpy_byte(rows, row, 0)};
         for (int c = 0; c < columns.count; c++)
             numbers[c] = spc__numpy_float(rows, row, c);
-        status = to->take(to, numbers, &place, error);
+        status = to->take(to, numbers, &source, error);
     }
     return status;
 }

@@ -315,8 +315,8 @@ static spc_status take_cells(spc__rows *to, const pcd *p, const char *data,
 
     for (int64_t row = 0; row < p->rows && status == SPC_OK; row++) {
         double numbers[SPC__COLUMNS_MOST] = {0};
-        spc__place place = {p->file->path, row,
-                            by_field ? first : first + row * p->row_bytes};
+        spc__source_position place = {
+            p->file->path, row, by_field ? first : first + row * p->row_bytes};
         for (int f = 0; f < p->field_count; f++) {
             const pcd_field *field = &p->fields[f];
             const char *at = by_field ? data + field->byte * p->rows +
@@ -401,7 +401,8 @@ static spc_status take_lines(spc__rows *to, pcd *p, double *words,
 
     while (status == SPC_OK && spc__lines_next(&p->lines, &line)) {
         double numbers[SPC__COLUMNS_MOST] = {0};
-        spc__place place = {p->file->path, row, line.at - p->file->data};
+        spc__source_position place = {p->file->path, row,
+                                      line.at - p->file->data};
         /* Writers may end a file with empty lines. */
         if (spc__lines_count(line) == 0)
             continue;

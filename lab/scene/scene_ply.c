@@ -336,10 +336,10 @@ static spc_status read_element_rows(spc__rows *to, ply *p,
         return status;
     for (int64_t row = 0; row < element->rows && status == SPC_OK; row++) {
         double numbers[SPC__COLUMNS_MOST] = {0};
-        spc__place place = {p->file->path, row, p->at - p->file->data};
+        spc__source_position byte = {p->file->path, row, p->at - p->file->data};
         status = read_row(numbers, p, element, row, error);
         if (status == SPC_OK && element->is_vertex)
-            status = to->take(to, numbers, &place, error);
+            status = to->take(to, numbers, &byte, error);
     }
     return status;
 }

@@ -63,7 +63,8 @@ static spc_status begin_points(spc__rows *to, int64_t rows,
 
 /* Takes one point in the network's order of columns. */
 static spc_status take_point(spc__rows *to, const double *numbers,
-                             const spc__place *place, spc_error *error)
+                             const spc__source_position *source,
+                             spc_error *error)
 {
     point_rows *p = (point_rows *)to;
     spc_point_rows *out = p->out;
@@ -73,7 +74,7 @@ static spc_status take_point(spc__rows *to, const double *numbers,
         return spc__fail(error, SPC_EUNSUPPORTED,
                          "'%s': the batch element of row %lld is %g; the "
                          "points of one, 0, are read",
-                         p->path, (long long)place->row, numbers[batch]);
+                         p->path, (long long)source->row, numbers[batch]);
     for (int c = 0; c < out->columns; c++)
         out->values[out->rows * out->columns + c] =
             (float)numbers[p->order[c]];

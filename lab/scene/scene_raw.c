@@ -212,10 +212,11 @@ spc_status spc__scene_read_raw(spc__rows *to, const spc__scene_file *file,
     int64_t rows = (int64_t)file->bytes / (4 * columns.count);
     status = to->begin(to, rows, &columns, false, error);
     for (int64_t row = 0; row < rows && status == SPC_OK; row++) {
-        spc__place place = {file->path, row, row * 4 * columns.count};
+        spc__source_position source = {file->path, row,
+                                       row * 4 * columns.count};
         for (int c = 0; c < columns.count; c++)
             numbers[c] = number_at(file, row * columns.count + c);
-        status = to->take(to, numbers, &place, error);
+        status = to->take(to, numbers, &source, error);
     }
     return status;
 }

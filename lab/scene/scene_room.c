@@ -47,12 +47,12 @@ static double between(room *r, double low, double high)
 static spc_status add_point(room *r, const double p[3], spc_error *error)
 {
     double point[3];
-    spc__place place = {"gen:room", r->out->count, 0};
+    spc__source_position source = {"gen:room", r->out->count, 0};
     for (int i = 0; i < 3; i++)
         point[i] = spc__scene_float(r->rotation[i][0] * p[0] +
                                     r->rotation[i][1] * p[1] +
                                     r->rotation[i][2] * p[2]);
-    return spc__voxels_add_point(r->out, 0, point, &place, error);
+    return spc__voxels_add_point(r->out, 0, point, &source, error);
 }
 
 static int64_t steps(const room *r, double length)

@@ -288,8 +288,8 @@ static int find_near(int *near, const street *s, double cosine, double sine)
 /* The elevation of a beam in turns. */
 static double elevation(int64_t beam, int64_t beams)
 {
-    double place = beams > 1 ? (double)(beam * 63) / (double)(beams - 1) : 31;
-    double degrees = place < 32 ? 2 - place / 3 : -8.83 - (place - 32) * 0.5;
+    double source = beams > 1 ? (double)(beam * 63) / (double)(beams - 1) : 31;
+    double degrees = source < 32 ? 2 - source / 3 : -8.83 - (source - 32) * 0.5;
     return degrees / 360;
 }
 
@@ -308,8 +308,8 @@ static spc_status add_return(spc__voxels *out, street *s, const ray *r,
     double point[3] = {spc__scene_float(noisy * r->x),
                        spc__scene_float(noisy * r->y),
                        spc__scene_float(noisy * r->z)};
-    spc__place place = {"gen:lidar", out->count, 0};
-    return spc__voxels_add_point(out, 0, point, &place, error);
+    spc__source_position source = {"gen:lidar", out->count, 0};
+    return spc__voxels_add_point(out, 0, point, &source, error);
 }
 
 /* Scans one direction with all beams. Objects near it are found once for

@@ -143,7 +143,8 @@ static spc_status take_rows(spc__rows *to, text *t, int columns,
     t->lines.line = t->first_line;
     while (status == SPC_OK && spc__lines_next(&t->lines, &line)) {
         double numbers[SPC__COLUMNS_MOST];
-        spc__place place = {t->file->path, row, line.at - t->file->data};
+        spc__source_position place = {t->file->path, row,
+                                      line.at - t->file->data};
         if (is_comment(line))
             continue;
         status = spc__lines_numbers(numbers, columns, columns, &t->lines, line,

@@ -37,9 +37,9 @@ int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor)
 spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
 {
     const spc__net_tensor *t = &v->net->tensors[tensor];
-    const spc__net_place *place = &v->plan->places[tensor];
+    const spc__net_position *position = &v->plan->positions[tensor];
     size_t element = spc__net_element(t), columns = (size_t)t->elements;
-    size_t pitch = place->piece >= 0 ? (size_t)place->pitch : columns;
+    size_t pitch = position->piece >= 0 ? (size_t)position->pitch : columns;
     size_t rows = (size_t)spc__net_rows_of(v, tensor);
     size_t bytes = rows > 0 ? ((rows - 1) * pitch + columns) * element : 0;
     spc_status status = SPC_OK;
@@ -385,7 +385,7 @@ static spc_status verify_concats(spc__net_verifier *v)
     for (int i = 0; i < v->net->node_count && status == SPC_OK; i++) {
         const spc__net_node *node = &v->net->nodes[i];
         if (node->kind == SPC__NODE_CONCAT &&
-            v->plan->places[node->out].piece >= 0)
+            v->plan->positions[node->out].piece >= 0)
             status = spc__net_verify_concat(v, node);
     }
     return status;

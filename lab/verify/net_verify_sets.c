@@ -61,12 +61,12 @@ static spc_status derive_set(spc__net_verifier *v, int i)
 static void child_of(int32_t out[4], const int32_t *voxel,
                      const spc_regrouping *how, int j)
 {
-    int place[3] = {j % how->split[0], j / how->split[0] % how->split[1],
-                    j / how->split[0] / how->split[1]};
+    int tap[3] = {j % how->split[0], j / how->split[0] % how->split[1],
+                  j / how->split[0] / how->split[1]};
 
     out[0] = voxel[0];
     for (int a = 0; a < 3; a++)
-        out[1 + a] = voxel[1 + a] * how->scale[a] + place[a];
+        out[1 + a] = voxel[1 + a] * how->scale[a] + tap[a];
 }
 
 static int children_of(const spc_regrouping *how)

@@ -532,8 +532,8 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
 
 /* Number of positions low..high along an axis that lie within the shape. Axis
  * -1 is the batch. */
-static int64_t places_along(const spc_geometry *g, int axis, int64_t low,
-                            int64_t high)
+static int64_t positions_along(const spc_geometry *g, int axis, int64_t low,
+                               int64_t high)
 {
     int64_t bound = axis >= 0 ? spc__geometry_out_shape(g, axis) : 0;
 
@@ -550,12 +550,12 @@ static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
                              const int32_t low[4], const int32_t high[4])
 {
     int64_t bound = (int64_t)in->reserved * spc__geometry_fan_out(g);
-    int64_t places = 1;
+    int64_t positions = 1;
 
     /* The loop stops at the bound, so the product cannot overflow. */
-    for (int i = 0; i < 4 && places < bound; i++)
-        places *= places_along(g, i - 1, low[i], high[i]);
-    return places < bound ? places : bound;
+    for (int i = 0; i < 4 && positions < bound; i++)
+        positions *= positions_along(g, i - 1, low[i], high[i]);
+    return positions < bound ? positions : bound;
 }
 
 /* Plans the set of a layer's outputs: extent, guard bands and the most rows

@@ -47,7 +47,7 @@ static spc_status fail_wide(const int bits[4], int total, const int32_t low[4],
 
 /* Sets bit positions. A field without bits is never read, but its shift must
  * still be valid. */
-static void place_fields(spc_index_key *out, const int bits[4])
+static void assign_shifts(spc_index_key *out, const int bits[4])
 {
     int shift = 0;
 
@@ -84,7 +84,7 @@ spc_status spc__key_layout_choose(spc_index_key *out, const int32_t low[4],
     }
     if (total > 64)
         return fail_wide(bits, total, low, high, error);
-    place_fields(out, bits);
+    assign_shifts(out, bits);
     return SPC_OK;
 }
 

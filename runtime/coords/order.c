@@ -178,7 +178,7 @@ static bool same_unit(const ranked *a, const ranked *b)
 
 /* Position of an offset relative to the middle of its kernel. Dilation and
  * padding do not change which offsets are neighbours. */
-static void place_of(int offset[3], const spc_geometry *geometry, int k)
+static void offset_of(int offset[3], const spc_geometry *geometry, int k)
 {
     if (geometry->offset_count > 0) {
         spc_geometry_offset_at(offset, geometry, k);
@@ -202,7 +202,7 @@ static int rank_offsets(ranked *out, const spc__row_order *order,
         ranked *r = &out[count];
         if (k == centre)
             continue;
-        place_of(offset, geometry, k);
+        offset_of(offset, geometry, k);
         count++;
         *r = (ranked){.number = k,
                       .far = norm(offset),
@@ -309,11 +309,11 @@ static int list_planes(plane *out, const spc_geometry *geometry, int most)
     int count = 0, different = 0, centre = spc__geometry_centre(geometry);
 
     for (int k = 0; k < spc_geometry_offset_count(geometry); k++) {
-        int place[3];
-        place_of(place, geometry, k);
+        int delta[3];
+        offset_of(delta, geometry, k);
         for (int i = 0; i < 3; i++)
-            if (place[i] != 0 || centre < 0)
-                all[count++] = (plane){i, place[i]};
+            if (delta[i] != 0 || centre < 0)
+                all[count++] = (plane){i, delta[i]};
     }
     qsort(all, (size_t)count, sizeof *all, compare_planes);
     for (int i = 0; i < count && different < most; i++)
@@ -327,10 +327,10 @@ static void mark_planes(uint32_t *bit_of, const plane *planes, int count,
                         const spc_geometry *geometry, int units)
 {
     for (int k = 0; k < spc_geometry_offset_count(geometry); k++) {
-        int place[3];
-        place_of(place, geometry, k);
+        int delta[3];
+        offset_of(delta, geometry, k);
         for (int i = 0; i < count; i++)
-            if (place[planes[i].axis] == planes[i].at)
+            if (delta[planes[i].axis] == planes[i].at)
                 bit_of[k] |= 1u << (units + count - 1 - i);
     }
 }

@@ -48,8 +48,8 @@ size_t spc__rows_bytes(int64_t rows, int tile_rows)
 }
 
 /* Places the arrays of a layout in memory. */
-static spc_rows_args place(void *memory, const spc__row_count *rows,
-                           int tile_rows)
+static spc_rows_args args_of(void *memory, const spc__row_count *rows,
+                             int tile_rows)
 {
     int64_t padded = spc__rows_padded(rows->rows);
     int64_t tiles = tile_count(rows->rows, tile_rows);
@@ -155,7 +155,7 @@ spc_status spc__rows_load(spc__kernel **out, spc_ctx *ctx, spc_error *error)
 void spc__rows_view(spc_map_view *out, void *memory, const spc__row_count *rows,
                     int tile_rows)
 {
-    spc_rows_args args = place(memory, rows, tile_rows);
+    spc_rows_args args = args_of(memory, rows, tile_rows);
 
     view(out, &args);
 }
@@ -165,7 +165,7 @@ spc_status spc__rows_fill(spc_map_view *out, const spc_ctx *ctx,
                           const spc__row_count *rows, int tile_rows,
                           void *stream, spc_error *error)
 {
-    spc_rows_args args = place(memory, rows, tile_rows);
+    spc_rows_args args = args_of(memory, rows, tile_rows);
 
     view(out, &args);
     if (kernel != NULL)

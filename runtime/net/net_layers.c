@@ -165,15 +165,15 @@ spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
 /* ---- convolutions -------------------------------------------------------- */
 
 /* A linear layer needs no map: each row is independent. */
-static spc_status place_conv(int *to, int *map, spc_net *net, spc_conv *conv,
-                             const spc_net_layer *layer, spc_error *error)
+static spc_status find_conv_set(int *to, int *map, spc_net *net, spc_conv *conv,
+                                const spc_net_layer *layer, spc_error *error)
 {
     int in = net->tensors[layer->in].set;
 
     if (!spc_conv_is_linear(conv))
-        return spc__net_find_place(to, map, net, &conv->geometry,
-                                   spc__conv_is_inverse(conv), in, layer->at,
-                                   error);
+        return spc__net_resolve_set(to, map, net, &conv->geometry,
+                                    spc__conv_is_inverse(conv), in, layer->at,
+                                    error);
     *to = in;
     *map = -1;
     return SPC_OK;
@@ -279,8 +279,8 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
     /* The operator is checked before a place is found for its outputs, since
      * that adds a set or map to the network. */
     if ((status = spc__operator_check(conv, error)) != SPC_OK ||
-        (status = place_conv(&tensor.set, &node->map, net, conv, layer,
-                             error)) != SPC_OK ||
+        (status = find_conv_set(&tensor.set, &node->map, net, conv, layer,
+                                error)) != SPC_OK ||
         (status = check_conv(net, conv, layer, error)) != SPC_OK ||
         (status = check_residual(net, conv, layer->residual, tensor.set,
                                  error)) != SPC_OK ||
@@ -491,8 +491,9 @@ static spc_status append_feature(spc_net *net, spc_tensor *out,
 
 /* The set of the outputs; for an un-pooling by indices it is the pooling's
  * input set. */
-static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
-                                spc__net_node *node, int at, spc_error *error)
+static spc_status find_feature_set(spc__net_tensor *tensor, spc_net *net,
+                                   spc__net_node *node, int at,
+                                   spc_error *error)
 {
     spc_feature *f = &node->feature;
     int in = node->in[0];
@@ -516,9 +517,9 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
         if (at == SPC_NO_TENSOR)
             at = pooling_of(net, node->add)->in[0];
     }
-    status = spc__net_find_place(&tensor->set, &node->map, net, &f->geometry,
-                                 spc__feature_takes_inverse(f), tensor->set, at,
-                                 error);
+    status = spc__net_resolve_set(&tensor->set, &node->map, net, &f->geometry,
+                                  spc__feature_takes_inverse(f), tensor->set,
+                                  at, error);
     return status == SPC_OK && spc__feature_reads_index(f)
                ? check_way_back(net, node, error)
                : status;
@@ -539,7 +540,7 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
                  : spc__net_check_rows(net, in, "in", error);
     if (status != SPC_OK ||
         (status = complete_feature(f, net, in, error)) != SPC_OK ||
-        (status = place_feature(&tensor, net, node, at, error)) != SPC_OK ||
+        (status = find_feature_set(&tensor, net, node, at, error)) != SPC_OK ||
         (status = check_feature(net, f, in, node->add, error)) != SPC_OK)
         return status;
     describe_feature(node, &tensor);

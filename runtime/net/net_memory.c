@@ -23,7 +23,7 @@ static bool meet_in_time(const spc__net_piece *a, const spc__net_piece *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-static bool meet_in_place(const spc__net_piece *a, const spc__net_piece *b)
+static bool meet_in_memory(const spc__net_piece *a, const spc__net_piece *b)
 {
     return a->offset < b->offset + padded(b->bytes) &&
            b->offset < a->offset + padded(a->bytes);
@@ -34,7 +34,7 @@ static const spc__net_piece *obstacle(const spc__net_piece *piece,
                                       spc__net_piece *const *placed, int count)
 {
     for (int i = 0; i < count; i++)
-        if (meet_in_time(piece, placed[i]) && meet_in_place(piece, placed[i]))
+        if (meet_in_time(piece, placed[i]) && meet_in_memory(piece, placed[i]))
             return placed[i];
     return NULL;
 }
@@ -47,8 +47,8 @@ static bool fits_at(spc__net_piece *piece, size_t offset,
 }
 
 /* The lowest free offset is 0 or the end of a placed piece. */
-static void place(spc__net_piece *piece, spc__net_piece *const *placed,
-                  int count)
+static void assign_offset(spc__net_piece *piece, spc__net_piece *const *placed,
+                          int count)
 {
     size_t best = 0;
     bool found = fits_at(piece, 0, placed, count);
@@ -102,7 +102,7 @@ size_t spc__net_arrange(spc__net_piece *pieces, int count)
     qsort(sorted, (size_t)count, sizeof(spc__net_piece *), larger_first);
     /* place() looks only at the first i pieces, which have an offset. */
     for (int i = 0; i < count; i++) {
-        place(sorted[i], sorted, i);
+        assign_offset(sorted[i], sorted, i);
         size_t end = sorted[i]->offset + padded(sorted[i]->bytes);
         total = end > total ? end : total;
     }

@@ -49,12 +49,13 @@ spc_status spc__net_fail_layer(spc_net *net, const char *name,
 /* Finds the set of a layer's outputs and its map. Its inputs are over the set
  * `in`. `at` is the tensor whose rows the outputs have, or SPC_NO_TENSOR.
  * Completes the geometry from the network. */
-spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
-                               bool inverse, int in, int at, spc_error *error);
+spc_status spc__net_resolve_set(int *to, int *map, spc_net *net,
+                                spc_geometry *g, bool inverse, int in, int at,
+                                spc_error *error);
 /* Finds the cloud of a layer's outputs (net_points.c). */
-spc_status spc__net_place_points(int *to, spc_net *net, const spc_geometry *g,
-                                 bool inverse, int in, int at,
-                                 spc_error *error);
+spc_status spc__net_resolve_points(int *to, spc_net *net, const spc_geometry *g,
+                                   bool inverse, int in, int at,
+                                   spc_error *error);
 /* Adds a note if the key does not match this map. Called before the layer is
  * added. */
 spc_status spc__net_check_key(spc_net *net, const char *key, int map,

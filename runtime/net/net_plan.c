@@ -328,14 +328,14 @@ static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
     int64_t rows = t->dense ? spc_coords_batches(set) : set->capacity;
 
     /* With the pitch, as the tensor may lie within wider rows. */
-    return (size_t)rows * (size_t)plan->places[tensor].pitch *
+    return (size_t)rows * (size_t)plan->positions[tensor].pitch *
            spc__net_element(t);
 }
 
 /* Lets the life of a tensor's memory include this work. */
 static void use(spc_net_plan *plan, int tensor, int work)
 {
-    int p = tensor != SPC_NO_TENSOR ? plan->places[tensor].piece : -1;
+    int p = tensor != SPC_NO_TENSOR ? plan->positions[tensor].piece : -1;
     spc__net_piece *piece = p >= 0 ? &plan->pieces[p] : NULL;
 
     if (piece == NULL)
@@ -363,10 +363,10 @@ static void use_all(spc_net_plan *plan, int i)
 static void measure_pieces(spc_net_plan *plan)
 {
     for (int i = 0; i < plan->net->tensor_count; i++) {
-        const spc__net_place *place = &plan->places[i];
-        size_t bytes = place->piece >= 0 ? tensor_bytes(plan, i) : 0;
-        if (bytes > 0 && bytes > plan->pieces[place->piece].bytes)
-            plan->pieces[place->piece].bytes = bytes;
+        const spc__net_position *position = &plan->positions[i];
+        size_t bytes = position->piece >= 0 ? tensor_bytes(plan, i) : 0;
+        if (bytes > 0 && bytes > plan->pieces[position->piece].bytes)
+            plan->pieces[position->piece].bytes = bytes;
     }
 }
 
@@ -502,7 +502,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     free(plan->works);
     free(plan->branches);
     free(plan->siblings);
-    free(plan->places);
+    free(plan->positions);
     free(plan->pieces);
     /* A share of the network (spc__net_share), which the plan only reads. */
     spc_net_free((spc_net *)(uintptr_t)plan->net);

@@ -45,11 +45,11 @@ typedef struct spc__net_piece {
     int first, last; /* works that write or read it */
 } spc__net_piece;
 
-typedef struct spc__net_place {
+typedef struct spc__net_position {
     int piece;       /* -1: the caller's memory, or unused */
     int64_t channel; /* first channel in the piece's rows */
     int64_t pitch;   /* elements from one row to the next */
-} spc__net_place;
+} spc__net_position;
 
 /* A work before the first layer, as part of a graph (net_branches.c). */
 typedef struct spc__net_branch {
@@ -86,7 +86,7 @@ struct spc_net_plan {
     spc__net_branch *branches; /* of the first works; NULL: none */
     int branch_count;
     int *siblings; /* by node: the next sibling computed with it, or -1 */
-    spc__net_place *places; /* by tensor */
+    spc__net_position *positions; /* by tensor */
     spc__net_piece *pieces; /* first those of tensors, then those of
                              * workspaces */
     int piece_count;

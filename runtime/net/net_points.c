@@ -42,8 +42,9 @@ static spc_status find_back(int *to, const spc_net *net, const spc_geometry *g,
                      "the cloud that it goes back to");
 }
 
-spc_status spc__net_place_points(int *to, spc_net *net, const spc_geometry *g,
-                                 bool inverse, int in, int at, spc_error *error)
+spc_status spc__net_resolve_points(int *to, spc_net *net, const spc_geometry *g,
+                                   bool inverse, int in, int at,
+                                   spc_error *error)
 {
     spc_status status = at != SPC_NO_TENSOR
                             ? spc__net_check_rows(net, at, "at", error)

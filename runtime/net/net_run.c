@@ -24,7 +24,7 @@
 void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
                     int tensor)
 {
-    const spc__net_place *place;
+    const spc__net_position *position;
 
     if (tensor == SPC_NO_TENSOR)
         return NULL;
@@ -33,21 +33,21 @@ void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
         return (void *)(uintptr_t)(plan->voxels != NULL
                                        ? spc_voxels_features(plan->voxels)
                                        : buffers->features);
-    place = &plan->places[tensor];
+    position = &plan->positions[tensor];
     /* A tensor may be a part of a wider row, as in a concatenation, so it
      * begins at a channel. */
-    return (char *)buffers->memory + plan->pieces[place->piece].offset +
-           (size_t)place->channel *
+    return (char *)buffers->memory + plan->pieces[position->piece].offset +
+           (size_t)position->channel *
                spc__net_element(&plan->net->tensors[tensor]);
 }
 
 /* The elements from row to row, or 0 for rows without gaps. */
 static int64_t pitch_of(const spc_net_plan *plan, int tensor)
 {
-    if (tensor == SPC_NO_TENSOR || plan->places[tensor].piece < 0)
+    if (tensor == SPC_NO_TENSOR || plan->positions[tensor].piece < 0)
         return 0;
     /* A dense tensor has no rows with gaps between them. */
-    return plan->net->tensors[tensor].dense ? 0 : plan->places[tensor].pitch;
+    return plan->net->tensors[tensor].dense ? 0 : plan->positions[tensor].pitch;
 }
 
 static void *workspace(const spc__net_work *work, const spc_net_buffers *b)
@@ -584,7 +584,7 @@ spc_status spc_net_plan_output_at(spc_net_output *out, const spc_net_plan *plan,
 
     *out = (spc_net_output){
         .name = output->name,
-        .offset = plan->pieces[plan->places[output->tensor].piece].offset,
+        .offset = plan->pieces[plan->positions[output->tensor].piece].offset,
         .dtype = t->dtype,
         .dense = t->dense,
         .elements = t->elements,

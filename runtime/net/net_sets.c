@@ -154,15 +154,15 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
                     spc__geometry_fan_out(&set->rule);
     double scale, times = spc__net_set_times(&scale, set, o->growth);
     double most = times * scale * (double)o->capacity;
-    int64_t places = (int64_t)o->high[0] - o->low[0] + 1;
+    int64_t positions = (int64_t)o->high[0] - o->low[0] + 1;
 
     if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)
         return 0;
     /* The loop stops at the bound, so the product cannot overflow. */
     for (int a = 0; a < 3; a++)
-        places = places < bound ? places * set->shape[a] : places;
+        positions = positions < bound ? positions * set->shape[a] : positions;
     /* In double: the product of capacity and growth may exceed 64 bits. */
-    if (most >= (double)bound || (places > 0 && most >= (double)places))
+    if (most >= (double)bound || (positions > 0 && most >= (double)positions))
         return 0;
     return (int64_t)most;
 }

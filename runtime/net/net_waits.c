@@ -37,16 +37,16 @@ enum { MOST_USES = SPC__NET_SOURCES + 4 };
 static int add_use(use *list, int count, const spc_net_plan *plan, int tensor,
                    bool writes)
 {
-    const spc__net_place *place;
+    const spc__net_position *position;
 
-    if (tensor == SPC_NO_TENSOR || plan->places[tensor].piece < 0)
+    if (tensor == SPC_NO_TENSOR || plan->positions[tensor].piece < 0)
         return count;
     const spc__net_tensor *t = &plan->net->tensors[tensor];
-    place = &plan->places[tensor];
+    position = &plan->positions[tensor];
     /* Channels and not bytes: parts of one row that do not meet may be written
      * side by side. */
-    list[count] = (use){place->piece, place->channel,
-                        place->channel + t->elements, writes};
+    list[count] = (use){position->piece, position->channel,
+                        position->channel + t->elements, writes};
     /* A dense tensor is not made of rows of its piece, so it takes all of
      * it. */
     if (t->dense)
@@ -152,9 +152,9 @@ bool spc__net_layers_branch(const spc_net_plan *plan)
 }
 
 /* Computes row by row whether work i follows j, directly or indirectly. Covers
- * only works from the first layer on. With `by_place` shared memory counts as a
- * dependence. Returns NULL if out of memory. */
-static bool *find_follows(const spc_net_plan *plan, bool by_place)
+ * only works from the first layer on. With `by_memory` shared memory counts as
+ * a dependence. Returns NULL if out of memory. */
+static bool *find_follows(const spc_net_plan *plan, bool by_memory)
 {
     size_t n = (size_t)plan->work_count;
     bool *follows = calloc(n * n + 1, sizeof(*follows));
@@ -165,7 +165,7 @@ static bool *find_follows(const spc_net_plan *plan, bool by_place)
         for (size_t j = i; j-- > (size_t)plan->branch_count;) {
             if (follows[i * n + j] ||
                 !(share_tensors(plan, (int)i, (int)j) ||
-                  (by_place && meet_in_memory(plan, (int)i, (int)j))))
+                  (by_memory && meet_in_memory(plan, (int)i, (int)j))))
                 continue;
             follows[i * n + j] = true;
             for (size_t k = 0; k < j; k++)

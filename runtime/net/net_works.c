@@ -231,67 +231,68 @@ static spc_status join_layers(draft *d, spc_error *error)
 static bool in_place(const draft *d, int tensor, int64_t channel)
 {
     const spc__net_tensor *t = &d->net->tensors[tensor];
-    const spc__net_place *place = &d->plan->places[tensor];
+    const spc__net_position *position = &d->plan->positions[tensor];
 
     /* Kernels store 16 bytes at once, so a part must begin at a multiple of
      * 16. */
     return t->node >= 0 && d->net->nodes[t->node].kind != SPC__NODE_CONCAT &&
-           !d->plain[tensor] && place->piece < 0 &&
+           !d->plain[tensor] && position->piece < 0 &&
            (size_t)channel * spc__net_element(t) % 16 == 0;
 }
 
 /* Places the parts of a concatenation in its output, so that nothing has to be
  * copied. */
-static void place_parts(draft *d, const spc__net_node *node, int piece)
+static void position_parts(draft *d, const spc__net_node *node, int piece)
 {
     const spc__net_tensor *whole = &d->net->tensors[node->out];
     int64_t channel = 0;
 
     for (int i = 0; i < node->ins; i++) {
-        spc__net_place *place = &d->plan->places[node->in[i]];
+        spc__net_position *position = &d->plan->positions[node->in[i]];
         if (in_place(d, node->in[i], channel))
-            *place = (spc__net_place){piece, channel, whole->elements};
+            *position = (spc__net_position){piece, channel, whole->elements};
         channel += d->net->tensors[node->in[i]].channels;
     }
 }
 
 /* Places the outputs of merged layers side by side. */
-static void place_siblings(draft *d, int first, int piece)
+static void position_siblings(draft *d, int first, int piece)
 {
     int64_t channel = 0, pitch = spc__net_wide_channels(d->plan, first);
 
     for (int i = first; i >= 0; i = d->plan->siblings[i]) {
         const spc__net_node *node = &d->net->nodes[i];
         /* One wide layer writes all outputs as parts of one row. */
-        d->plan->places[node->out] = (spc__net_place){piece, channel, pitch};
+        d->plan->positions[node->out] =
+            (spc__net_position){piece, channel, pitch};
         channel += node->conv.cout;
     }
 }
 
 /* Goes backwards: if two concatenations want a tensor, the later one has more
  * parts. */
-static void place_tensors(draft *d)
+static void position_tensors(draft *d)
 {
     spc_net_plan *plan = d->plan;
 
     for (int i = 0; i < d->net->tensor_count; i++)
-        plan->places[i].piece = -1;
+        plan->positions[i].piece = -1;
     for (int i = d->net->node_count - 1; i >= 0; i--) {
         const spc__net_node *node = &d->net->nodes[i];
-        spc__net_place *place = &plan->places[node->out];
+        spc__net_position *position = &plan->positions[node->out];
         if (!d->node_used[i] || d->absorbed[i] || d->joined[i])
             continue;
         if (plan->siblings[i] >= 0)
-            place_siblings(d, i, plan->piece_count++);
-        if (place->piece < 0)
-            *place = (spc__net_place){plan->piece_count++, 0,
-                                      d->net->tensors[node->out].elements};
+            position_siblings(d, i, plan->piece_count++);
+        if (position->piece < 0)
+            *position = (spc__net_position){
+                plan->piece_count++, 0, d->net->tensors[node->out].elements};
         if (node->kind == SPC__NODE_CONCAT)
-            place_parts(d, node, place->piece);
+            position_parts(d, node, position->piece);
         /* A pooling that stores indices has a second output. */
         int index = spc__net_index(node);
         if (index == node->out + 1)
-            plan->places[index] = (spc__net_place){
+            plan->positions[index] = (spc__net_position){
                 plan->piece_count++, 0, d->net->tensors[index].elements};
     }
 }
@@ -455,12 +456,12 @@ static void take_add(draft *d, spc__net_work *work, int add)
 /* Returns 0 for contiguous rows, as layers without a pitch have it. */
 static int pitch_of(const draft *d, int tensor)
 {
-    const spc__net_place *place = &d->plan->places[tensor];
+    const spc__net_position *position = &d->plan->positions[tensor];
 
-    if (tensor == SPC_NO_TENSOR || place->piece < 0 ||
-        place->pitch == d->net->tensors[tensor].elements)
+    if (tensor == SPC_NO_TENSOR || position->piece < 0 ||
+        position->pitch == d->net->tensors[tensor].elements)
         return 0;
-    return (int)place->pitch;
+    return (int)position->pitch;
 }
 
 /* Adds a convolution, with the layer that was fused into it. */
@@ -542,14 +543,14 @@ static spc_status add_copy(draft *d, int i, int part, int64_t channel,
 static spc_status add_concat(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];
-    const spc__net_place *places = d->plan->places;
+    const spc__net_position *positions = d->plan->positions;
     int64_t channel = 0;
     spc_status status = SPC_OK;
 
     for (int j = 0; j < node->ins && status == SPC_OK; j++) {
-        const spc__net_place *at = &places[node->in[j]];
+        const spc__net_position *at = &positions[node->in[j]];
         /* Parts that lie in their place already need no work. */
-        if (at->piece != places[node->out].piece || at->channel != channel)
+        if (at->piece != positions[node->out].piece || at->channel != channel)
             status = add_copy(d, i, node->in[j], channel, error);
         channel += d->net->tensors[node->in[j]].channels;
     }
@@ -577,12 +578,12 @@ static spc_status add_node_work(draft *d, int i, spc_error *error)
 
 /* ---- entry --------------------------------------------------------------- */
 
-static spc_status alloc_places(spc_net_plan *plan, spc_error *error)
+static spc_status alloc_positions(spc_net_plan *plan, spc_error *error)
 {
-    size_t bytes = (size_t)plan->net->tensor_count * sizeof(*plan->places);
+    size_t bytes = (size_t)plan->net->tensor_count * sizeof(*plan->positions);
 
-    plan->places = calloc(1, bytes + 1);
-    return plan->places != NULL ? SPC_OK : spc__fail_memory(error, bytes);
+    plan->positions = calloc(1, bytes + 1);
+    return plan->positions != NULL ? SPC_OK : spc__fail_memory(error, bytes);
 }
 
 spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
@@ -597,12 +598,12 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
     if ((status = draft_init(&d, plan, error)) == SPC_OK &&
         /* Each step relies on the marks of the one before: fusing needs the
          * readers, merging what was fused, and placing what was merged. */
-        (status = alloc_places(plan, error)) == SPC_OK) {
+        (status = alloc_positions(plan, error)) == SPC_OK) {
         mark_nodes(&d);
         mark_sets(&d);
         fuse_all(&d);
         if ((status = join_layers(&d, error)) == SPC_OK) {
-            place_tensors(&d);
+            position_tensors(&d);
             status = add_indexing(&d, error);
         }
         for (int i = 0; i < plan->net->node_count && status == SPC_OK; i++)

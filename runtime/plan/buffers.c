@@ -11,7 +11,7 @@
 /* ---- what a plan needs --------------------------------------------------- */
 
 /* By spc_operand. */
-static const size_t places[SPC_OPERANDS] = {
+static const size_t members[SPC_OPERANDS] = {
     [SPC_OPERAND_IN] = offsetof(spc_buffers, in),
     [SPC_OPERAND_OUT] = offsetof(spc_buffers, out),
     [SPC_OPERAND_WEIGHTS] = offsetof(spc_buffers, weights),
@@ -24,11 +24,11 @@ static const size_t places[SPC_OPERANDS] = {
 };
 
 /* Describes the buffer of an operand. */
-static spc__buffer buffer_of(const spc__operand *operand, size_t place)
+static spc__buffer buffer_of(const spc__operand *operand, size_t member)
 {
     size_t element = spc__dtype_of(operand->dtype)->bytes;
     spc__buffer out = {.name = operand->name,
-                       .place = place,
+                       .member = member,
                        .alignment = operand->alignment,
                        .rows = operand->by,
                        .always = true};
@@ -58,17 +58,17 @@ void spc__buffers_list(spc__buffer_list *out, const spc_conv *conv,
     /* Written buffers come first: check_overlaps() compares each of them with
      * all that follow. */
     all[SPC__BUFFER_OUT] =
-        buffer_of(&operands[SPC_OPERAND_OUT], places[SPC_OPERAND_OUT]);
+        buffer_of(&operands[SPC_OPERAND_OUT], members[SPC_OPERAND_OUT]);
     all[SPC__BUFFER_WORKSPACE] =
         (spc__buffer){.name = "workspace",
-                      .place = offsetof(spc_buffers, workspace),
+                      .member = offsetof(spc_buffers, workspace),
                       .alignment = 256};
     all[SPC__BUFFER_IN] =
-        buffer_of(&operands[SPC_OPERAND_IN], places[SPC_OPERAND_IN]);
+        buffer_of(&operands[SPC_OPERAND_IN], members[SPC_OPERAND_IN]);
     out->count = SPC__BUFFER_IN + 1;
     for (int i = 0; i < SPC_OPERANDS; i++)
         if (i != SPC_OPERAND_OUT && i != SPC_OPERAND_IN && operands[i].present)
-            all[out->count++] = buffer_of(&operands[i], places[i]);
+            all[out->count++] = buffer_of(&operands[i], members[i]);
     out->in_place = operands[SPC_OPERAND_WEIGHTS].in_place;
     /* A weight gradient is written even if there are no rows to read. */
     for (int i = 0; i < out->count && geometry->gradient; i++)
@@ -85,7 +85,7 @@ typedef struct extent {
 static const void *address_of(const spc__buffer *buffer,
                               const spc_buffers *given)
 {
-    return *(const void *const *)((const char *)given + buffer->place);
+    return *(const void *const *)((const char *)given + buffer->member);
 }
 
 /* The bytes of a buffer that a launch may touch. */

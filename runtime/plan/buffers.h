@@ -13,7 +13,7 @@
  */
 typedef struct spc__buffer {
     const char *name;
-    size_t place;     /* of its address in spc_buffers */
+    size_t member;    /* of its address in spc_buffers */
     size_t alignment; /* a power of two */
     size_t pitch, width;
     spc__operand_rows rows;

@@ -24,7 +24,7 @@ static known all[RECORDS];
 static int known_count;
 
 /* Positions are whole steps, so many distances are equal. */
-static spc__problem_key draw_place(uint64_t *seed, int layers)
+static spc__problem_key draw_problem(uint64_t *seed, int layers)
 {
     spc__problem_key key = {0};
     int cin = draw(seed, 8), cout = draw(seed, 8);
@@ -52,7 +52,7 @@ static void fill(spc__cache *cache, uint64_t *seed, int layers)
     for (known_count = 0; known_count < RECORDS; known_count++) {
         known *next = &all[known_count];
         spc__trial trial = draw_trial(seed);
-        next->key = draw_place(seed, layers);
+        next->key = draw_problem(seed, layers);
         trial.status = SPC__TRIAL_OK;
         trial.samples = 5;
         next->median_us = trial.median_us = 1 + draw(seed, 5);
@@ -100,14 +100,14 @@ static bool is_replaced(int i)
     return false;
 }
 
-typedef struct place {
+typedef struct near_record {
     int match;
     double distance, median_us;
-} place;
+} near_record;
 
 static int compare(const void *a, const void *b)
 {
-    const place *x = a, *y = b;
+    const near_record *x = a, *y = b;
 
     if (x->match != y->match)
         return x->match - y->match;
@@ -119,26 +119,28 @@ static int compare(const void *a, const void *b)
 static void assert_found(spc__cache *cache, const bool *replaced,
                          const spc__problem_key *asked, int capacity)
 {
-    static place places[RECORDS];
+    static near_record near_records[RECORDS];
     spc__choice found[WIDE];
     int count = 0, got = 0;
 
     for (int i = 0; i < known_count; i++) {
-        place *next = &places[count];
+        near_record *next = &near_records[count];
         if (replaced[i])
             continue;
         next->match = judge(&next->distance, &all[i].key, asked);
         next->median_us = all[i].median_us;
         count++;
     }
-    qsort(places, (size_t)count, sizeof(*places), compare);
+    qsort(near_records, (size_t)count, sizeof(*near_records), compare);
     assert_ok(
         spc__cache_find_choices(cache, asked, found, capacity, &got, &error));
     ck_assert_int_eq(got, capacity);
     for (int i = 0; i < got; i++) {
-        ck_assert_int_eq(found[i].match, places[i].match);
-        ck_assert_double_eq_tol(found[i].distance, places[i].distance, 1e-9);
-        ck_assert_double_eq(found[i].trial.median_us, places[i].median_us);
+        ck_assert_int_eq(found[i].match, near_records[i].match);
+        ck_assert_double_eq_tol(found[i].distance, near_records[i].distance,
+                                1e-9);
+        ck_assert_double_eq(found[i].trial.median_us,
+                            near_records[i].median_us);
     }
 }
 
@@ -157,7 +159,7 @@ START_TEST(a_tree_finds_what_a_walk_finds)
         replaced[i] = is_replaced(i);
     for (int i = 0; i < QUESTIONS; i++) {
         spc__problem_key asked = i % 2 == 0 ? all[draw(&seed, RECORDS)].key
-                                            : draw_place(&seed, 2000);
+                                            : draw_problem(&seed, 2000);
         asked.features[0].value += draw(&seed, 5) - 2;
         asked.features[1].value += draw(&seed, 3) - 1;
         assert_found(cache, replaced, &asked, 1);
@@ -202,7 +204,7 @@ END_TEST
 
 enum { ASKED = 5 };
 
-static spc__problem_key small_place(int rows)
+static spc__problem_key small_problem(int rows)
 {
     spc__problem_key key = {0};
 
@@ -223,7 +225,7 @@ static spc__cache *open_warm(void)
     int got;
 
     for (int rows = 1; rows <= 10; rows++) {
-        spc__problem_key key = small_place(rows);
+        spc__problem_key key = small_problem(rows);
         uint64_t seed = (uint64_t)rows;
         spc__trial trial = draw_trial(&seed);
         trial.status = SPC__TRIAL_OK;
@@ -234,7 +236,7 @@ static spc__cache *open_warm(void)
                                         &error));
     }
     for (int rows = 40; rows >= ASKED; rows -= 35) {
-        spc__problem_key key = small_place(rows);
+        spc__problem_key key = small_problem(rows);
         assert_ok(
             spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
         ck_assert_int_eq(got, 1);
@@ -276,7 +278,7 @@ static bool is_trial_alone(const spc__choice *found)
 START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
 {
     spc__cache *cache = open_warm();
-    spc__problem_key key = small_place(ASKED);
+    spc__problem_key key = small_problem(ASKED);
     spc__choice found;
     int got;
 
@@ -302,7 +304,7 @@ START_TEST(a_choice_serves_while_its_seal_fits_both_rows)
         "DELETE FROM seal WHERE kind = 'trial'",
     };
     spc__cache *cache = open_warm();
-    spc__problem_key key = small_place(ASKED);
+    spc__problem_key key = small_problem(ASKED);
     spc__choice found;
     int got;
 
@@ -321,7 +323,7 @@ START_TEST(what_is_stored_beside_an_open_handle_serves)
 {
     spc__cache *cache = open_warm();
     spc__cache *other = open_user("warm.db");
-    spc__problem_key key = small_place(ASKED);
+    spc__problem_key key = small_problem(ASKED);
     spc__provenance from = {.version = "0.1.1", .host = "there"};
     uint64_t seed = 77;
     spc__trial trial = draw_trial(&seed);
@@ -365,8 +367,8 @@ START_TEST(choices_of_a_substitute_are_listed_by_match_and_distance)
 
     spc__cache *cache = open_user("substitute.db");
     spc__provenance from = {.version = "0.1.0", .host = "here"};
-    spc__problem_key own = small_place(rows[_i].own);
-    spc__problem_key substitute = small_place(rows[_i].substitute);
+    spc__problem_key own = small_problem(rows[_i].own);
+    spc__problem_key substitute = small_problem(rows[_i].substitute);
     spc__choice found[2];
     uint64_t seed = 1;
     int got;
@@ -406,8 +408,8 @@ START_TEST(a_lookup_asks_two_questions)
 
     sqlite3_trace_v2(cache->layers[0].db, SQLITE_TRACE_STMT, count_one, &asked);
     for (int n = 0; n < 5; n++) {
-        spc__problem_key key = small_place(n == 0 ? ASKED : 40);
-        spc__problem_key substitute = small_place(n == 4 ? 20 : ASKED);
+        spc__problem_key key = small_problem(n == 0 ? ASKED : 40);
+        spc__problem_key substitute = small_problem(n == 4 ? 20 : ASKED);
         spc__choice found;
         int got;
         if (n >= 2)

@@ -231,11 +231,11 @@ static int flip(sqlite3 *db, const char *table, const char *column, int row,
     return sqlite3_changes(db) > 0;
 }
 
-typedef struct place {
+typedef struct byte_at {
     char table[32], column[32];
-} place;
+} byte_at;
 
-static int list_places(place *out, int most)
+static int list_bytes(byte_at *out, int most)
 {
     static const char question[] =
         "SELECT m.name, i.name FROM sqlite_master AS m,"
@@ -275,16 +275,16 @@ static void make_whole(void)
 START_TEST(a_bit_that_flips_changes_no_answer)
 {
     static asked then[KEYS];
-    place places[100];
+    byte_at bytes_at[100];
     int rounds = suite_wants_all() ? 30 : 1, flips = 0;
 
     make_whole();
     char *whole = spread(text_of("whole.db"));
     ask_whole(then);
-    int count = list_places(places, 100);
+    int count = list_bytes(bytes_at, 100);
     ck_assert_int_gt(count, 60);
     for (int i = 0; i < count * rounds; i++) {
-        const place *p = &places[i % count];
+        const byte_at *p = &bytes_at[i % count];
         int bit = (i / count + suite_variant()) % 7, row = (i / count) % 4;
         char how[120];
         snprintf(how, sizeof(how), "bit %d of %s.%s, row %d", bit, p->table,

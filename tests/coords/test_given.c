@@ -112,7 +112,7 @@ END_TEST
  * overlaps only partly. */
 static const struct {
     int low, extent, batches;
-} places[] = {
+} boxes[] = {
     {-4, 12, 1},
     {3, 12, 3},
     {5000, 9, 2},
@@ -187,9 +187,9 @@ START_TEST(any_two_sets_have_a_map)
                           parse("transposed,cin=4,cout=4,k=3,stride=2")};
     rows mine = draw(400, -4, 9, 2, 11);
 
-    for (int p = 0; p < LENGTH(places); p++) {
-        rows theirs = draw(200, places[p].low, places[p].extent,
-                           places[p].batches, (uint64_t)p);
+    for (int p = 0; p < LENGTH(boxes); p++) {
+        rows theirs = draw(200, boxes[p].low, boxes[p].extent, boxes[p].batches,
+                           (uint64_t)p);
         for (int l = 0; l < 2; l++) {
             if (is_costly(device) && l != suite_variant() % 2)
                 continue;

@@ -36,14 +36,14 @@ typedef struct points {
     int *row_of; /* by cell of the box, or -1 */
 } points;
 
-static inline int place_in_box(const int at[3])
+static inline int cell_in_box(const int at[3])
 {
-    int place = 0;
+    int cell = 0;
     for (int i = 0; i < 3; i++) {
         assert(at[i] >= BOX_FIRST && at[i] < BOX_FIRST + BOX);
-        place = place * BOX + at[i] - BOX_FIRST;
+        cell = cell * BOX + at[i] - BOX_FIRST;
     }
-    return place;
+    return cell;
 }
 
 static inline void points_init(points *p, int capacity)
@@ -62,7 +62,7 @@ static inline void points_release(points *p)
 
 static inline void points_add(points *p, const int at[3])
 {
-    int *row = &p->row_of[place_in_box(at)];
+    int *row = &p->row_of[cell_in_box(at)];
     if (*row >= 0)
         return;
     *row = p->count++;
@@ -167,7 +167,7 @@ static inline void relate(relation *r, const spc_conv *conv, const points *in,
             int at[3], seen_by;
             if (!output_of(at, &conv->geometry, in->at[row], k))
                 continue;
-            seen_by = out->row_of[place_in_box(at)];
+            seen_by = out->row_of[cell_in_box(at)];
             if (seen_by < 0)
                 continue;
             if (inverse)

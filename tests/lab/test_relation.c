@@ -56,10 +56,10 @@ static int list_offsets(int64_t out[][3], const spc_geometry *g)
         for (int i = 0; i < g->kernel[0]; i++)
             for (int j = 0; j < g->kernel[1]; j++)
                 for (int l = 0; l < g->kernel[2]; l++, count++) {
-                    int place[3] = {i, j, l};
+                    int tap[3] = {i, j, l};
                     for (int a = 0; a < 3; a++)
                         out[count][a] =
-                            origin_of(g, a) + g->dilation[a] * place[a];
+                            origin_of(g, a) + g->dilation[a] * tap[a];
                 }
     return count;
 }

@@ -781,11 +781,12 @@ static spc_status begin_sum(spc__rows *to, int64_t rows,
 }
 
 static spc_status take_sum(spc__rows *to, const double *numbers,
-                           const spc__place *place, spc_error *unused)
+                           const spc__source_position *source,
+                           spc_error *unused)
 {
     adder *a = (adder *)to;
 
-    (void)place, (void)unused;
+    (void)source, (void)unused;
     ck_assert_int_gt(a->left--, 0);
     for (int c = 0; c < a->columns.count; c++)
         a->sum += numbers[c];

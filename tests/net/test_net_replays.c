@@ -262,7 +262,7 @@ typedef struct life {
 
 static void live(life *lives, const spc_net_plan *plan, int tensor, int at)
 {
-    int piece = tensor >= 0 ? plan->places[tensor].piece : -1;
+    int piece = tensor >= 0 ? plan->positions[tensor].piece : -1;
 
     if (piece < 0)
         return;

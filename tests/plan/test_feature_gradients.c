@@ -69,12 +69,12 @@ static const char *const curved[] = {
 };
 
 /* Rows by their scene, and the two sides of their map if there is one. */
-typedef struct place {
+typedef struct fixture {
     spc_feature feature, back;
     spc_scene *scene;
     spc_relation forward, reversed;
     int64_t near, far; /* number of input rows, and of output rows */
-} place;
+} fixture;
 
 static float *draw(int64_t count, bool integers, spc__random *random)
 {
@@ -122,7 +122,7 @@ static void reverse_relation(spc_relation *r)
     r->index = reversed;
 }
 
-static void relate(spc_relation *out, const place *p, const spc_feature *f)
+static void relate(spc_relation *out, const fixture *p, const spc_feature *f)
 {
     bool subm = f->geometry.rule == SPC_RULE_SUBM;
     spc_conv conv = SPC_CONV_INIT;
@@ -137,7 +137,7 @@ static void relate(spc_relation *out, const place *p, const spc_feature *f)
         reverse_relation(out);
 }
 
-static void open_place(place *p, const char *text, spc__random *random)
+static void open_fixture(fixture *p, const char *text, spc__random *random)
 {
     memset(p, 0, sizeof(*p));
     assert_ok(spc_feature_parse(&p->feature, text, &error), error.text);
@@ -155,7 +155,7 @@ static void open_place(place *p, const char *text, spc__random *random)
     ck_assert_int_eq(p->reversed.rows_out, p->near);
 }
 
-static void close_place(place *p)
+static void close_fixture(fixture *p)
 {
     spc_relation_release(&p->forward);
     spc_relation_release(&p->reversed);
@@ -164,7 +164,7 @@ static void close_place(place *p)
 
 /* ---- by definition ------------------------------------------------------- */
 
-static spc__feature_case case_of(const place *p, bool reversed)
+static spc__feature_case case_of(const fixture *p, bool reversed)
 {
     return (spc__feature_case){
         .rows_in = reversed ? p->far : p->near,
@@ -226,10 +226,10 @@ static void give_gradient(spc__feature_case *of, const spc_feature *back,
 START_TEST(a_gradient_is_the_operator_turned_round)
 {
     spc__random random;
-    place p;
+    fixture p;
 
     spc__random_init(&random, seed + (uint64_t)_i);
-    open_place(&p, linear[_i], &random);
+    open_fixture(&p, linear[_i], &random);
     const spc_feature *f = &p.feature;
     spc__feature_case of = case_of(&p, false), reversed = case_of(&p, true);
     int64_t ins = p.near * f->channels, outs = count_out(f, &of);
@@ -254,12 +254,12 @@ START_TEST(a_gradient_is_the_operator_turned_round)
     free(index);
     free(y);
     free(dx);
-    close_place(&p);
+    close_fixture(&p);
 }
 END_TEST
 
 /* <dy, op(x + by * way)> */
-static double loss_at(const place *p, spc__feature_case of, const float *x,
+static double loss_at(const fixture *p, spc__feature_case of, const float *x,
                       const float *way, float by, const float *dy)
 {
     int64_t ins = p->near * p->feature.channels;
@@ -277,7 +277,7 @@ static double loss_at(const place *p, spc__feature_case of, const float *x,
 
 /* The loss is linear in scale and shift: <dscale, scale> + <dshift, shift> =
  * <dy, y>. */
-static void check_wgrad(const place *p, spc__feature_case of, const float *x,
+static void check_wgrad(const fixture *p, spc__feature_case of, const float *x,
                         const float *dy, double y_dy)
 {
     spc_feature sums;
@@ -313,10 +313,10 @@ START_TEST(a_gradient_is_the_limit_of_differences)
 {
     const float by = 0x1p-8f, farthest = 4 * by; /* ways are at most 4 */
     spc__random random;
-    place p;
+    fixture p;
 
     spc__random_init(&random, seed + (uint64_t)_i);
-    open_place(&p, curved[_i], &random);
+    open_fixture(&p, curved[_i], &random);
     int64_t count = p.near * p.feature.channels;
     spc__feature_case of = case_of(&p, false), reversed = of;
     float *x = draw(count, false, &random), *way = draw(count, true, &random);
@@ -347,7 +347,7 @@ START_TEST(a_gradient_is_the_limit_of_differences)
     free(scale);
     free(shift);
     free(dx);
-    close_place(&p);
+    close_fixture(&p);
 }
 END_TEST
 
@@ -358,10 +358,10 @@ START_TEST(both_gradients_of_a_product_are_the_operator_turned_round)
     enum { CHANNELS = 6, ALL = VOXELS * CHANNELS };
     spc__random random;
     spc_feature sums;
-    place p;
+    fixture p;
 
     spc__random_init(&random, seed);
-    open_place(&p, "multiply,c=6", &random);
+    open_fixture(&p, "multiply,c=6", &random);
     assert_ok(spc_feature_pass(&sums, &p.feature, SPC_WGRAD, &error),
               error.text);
     float *x = draw(ALL, true, &random), *dy = draw(ALL, true, &random);
@@ -392,7 +392,7 @@ START_TEST(both_gradients_of_a_product_are_the_operator_turned_round)
     free(y);
     free(dx);
     free(ds);
-    close_place(&p);
+    close_fixture(&p);
 }
 END_TEST
 

@@ -159,7 +159,7 @@ static int32_t *draw_coords(int rows, int batches, spc__random *random)
 
 /* The sets of an operator: one set, or both sets of its map, and the oracle's
  * data. */
-typedef struct place {
+typedef struct fixture {
     spc_ctx *ctx;
     spc_coords *fine, *coarse;
     spc_map *map;
@@ -167,7 +167,7 @@ typedef struct place {
     spc__feature_case of;
     int32_t *coords;
     void *device_coords;
-} place;
+} fixture;
 
 static spc_ctx *open_ctx(const char *device, const char *database)
 {
@@ -199,7 +199,7 @@ static void relate(spc_relation *out, const spc_geometry *geometry, bool back,
     spc_scene_free(scene);
 }
 
-static void fill_sets(place *p, int rows, bool spare, int batches)
+static void fill_sets(fixture *p, int rows, bool spare, int batches)
 {
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = (size_t)rows * 16;
@@ -223,7 +223,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
     assert_ok(spc_coords_check(p->fine, NULL), spc_ctx_error(p->ctx));
 }
 
-static void fill_map(place *p, const spc_feature *f, int rows)
+static void fill_map(fixture *p, const spc_feature *f, int rows)
 {
     const spc_geometry *g = &f->geometry;
     bool back = spc__feature_takes_inverse(f), subm = g->rule == SPC_RULE_SUBM;
@@ -249,8 +249,9 @@ static void fill_map(place *p, const spc_feature *f, int rows)
 }
 
 /* `spare`: extra capacity of the sets, in rows. */
-static void place_open(place *p, spc_ctx *ctx, const spc_feature *f,
-                       const int32_t *coords, int rows, int batches, bool spare)
+static void open_fixture(fixture *p, spc_ctx *ctx, const spc_feature *f,
+                         const int32_t *coords, int rows, int batches,
+                         bool spare)
 {
     memset(p, 0, sizeof(*p));
     p->ctx = ctx;
@@ -264,7 +265,7 @@ static void place_open(place *p, spc_ctx *ctx, const spc_feature *f,
         fill_map(p, f, rows);
 }
 
-static void place_close(place *p)
+static void close_fixture(fixture *p)
 {
     spc_map_free(p->map);
     spc_coords_free(p->coarse);
@@ -375,7 +376,7 @@ static void check_untouched(const char *copy, const rows_of *r, int64_t rows,
 
 /* The data of one run. */
 typedef struct trial {
-    place at;
+    fixture at;
     rows_of in, add, out;
     float *values, *more, *scale, *shift; /* on the host */
     void *scales, *shifts, *index, *workspace;
@@ -450,14 +451,14 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
 }
 
 /* Capacity in rows of the arrays of inputs and outputs. */
-static int64_t capacity_in(const place *p, const spc_feature *f)
+static int64_t capacity_in(const fixture *p, const spc_feature *f)
 {
     bool back = spc__feature_takes_inverse(f);
 
     return spc_coords_capacity(back ? p->coarse : p->fine);
 }
 
-static int64_t capacity_out(const place *p, const spc_feature *f)
+static int64_t capacity_out(const fixture *p, const spc_feature *f)
 {
     spc_coords *to = p->map != NULL ? spc_map_out(p->map) : p->fine;
 
@@ -563,7 +564,7 @@ static void release_trial(trial *t)
     free(t->scale);
     free(t->shift);
     free(t->stored);
-    place_close(&t->at);
+    close_fixture(&t->at);
 }
 
 /* ---- comparing with the oracle ------------------------------------------- */
@@ -651,7 +652,7 @@ static void run_trial(trial *t, const spc_feature *f,
 
     memset(t, 0, sizeof(*t));
     spc__random_init(&random, values);
-    place_open(&t->at, ctx, f, coords, rows, batches, spare);
+    open_fixture(&t->at, ctx, f, coords, rows, batches, spare);
     draw_trial(t, f, integers, &random);
     move_trial(t, f, slices);
     describe(t, f, ctx->info.id, rows, batches, integers, slices);
@@ -1028,9 +1029,9 @@ START_TEST(only_a_map_of_the_operator_is_taken)
     spc_feature_plan *backs = plan_of(ctx, &back);
     int32_t coords[] = {0, 1, 1, 1, 0, 3, 3, 3};
     spc_feature_buffers none = SPC_FEATURE_BUFFERS_INIT;
-    place p;
+    fixture p;
 
-    place_open(&p, ctx, &pool, coords, 2, 1, true);
+    open_fixture(&p, ctx, &pool, coords, 2, 1, true);
     assert_says(ctx, spc_feature_plan_prepare(others, p.map, NULL), SPC_EINVAL,
                 "another rule, kernel");
     assert_says(ctx, spc_feature_plan_prepare(backs, p.map, NULL), SPC_EINVAL,
@@ -1038,7 +1039,7 @@ START_TEST(only_a_map_of_the_operator_is_taken)
     assert_ok(spc_feature_plan_prepare(plan, p.map, NULL), spc_ctx_error(ctx));
     assert_says(ctx, spc_feature_plan_execute(plan, NULL, p.map, &none, NULL),
                 SPC_EINVAL, "buffer `in` is NULL");
-    place_close(&p);
+    close_fixture(&p);
     spc_feature_plan_free(plan);
     spc_feature_plan_free(others);
     spc_feature_plan_free(backs);

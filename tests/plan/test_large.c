@@ -133,11 +133,11 @@ static int edge_of(const spc_conv *conv, bool outputs)
 
 /* The input of an output along an axis at a position of the kernel; -1:
  * none. */
-static int see(const spc_conv *conv, int at, int place)
+static int see(const spc_conv *conv, int at, int tap)
 {
-    int to = conv->op == SPC_SUBM   ? at + place - 1
-             : conv->op == SPC_CONV ? 2 * at + place
-             : at % 2 == place      ? at / 2
+    int to = conv->op == SPC_SUBM   ? at + tap - 1
+             : conv->op == SPC_CONV ? 2 * at + tap
+             : at % 2 == tap        ? at / 2
                                     : -1;
 
     return to < edge_of(conv, false) ? to : -1;

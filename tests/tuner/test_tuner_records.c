@@ -163,7 +163,7 @@ static const struct {
     const char *variable; /* of the environment: where the database is */
     const char *value;    /* NULL: unset */
     spc_status status;
-} places[] = {
+} databases[] = {
     {"SPC_DATABASE", "newer", SPC_EDBVERSION},
     {"SPC_DATABASE", "", SPC_OK}, /* no database is wanted */
     {"HOME", NULL, SPC_EDB},
@@ -188,7 +188,7 @@ static void make_newer(const char *path)
 START_TEST(a_tune_without_its_database_fails_unless_none_was_wanted)
 {
     char *database = make_database();
-    const char *value = places[_i].value;
+    const char *value = databases[_i].value;
     spc_tune_report report;
     recorded t;
     spc_tune_options options = options_for(&t);
@@ -198,14 +198,14 @@ START_TEST(a_tune_without_its_database_fails_unless_none_was_wanted)
     if (value != NULL && strcmp(value, "newer") == 0)
         make_newer(value = database);
     if (value != NULL)
-        setenv(places[_i].variable, value, 1);
+        setenv(databases[_i].variable, value, 1);
     else
-        unsetenv(places[_i].variable);
+        unsetenv(databases[_i].variable);
     spc_ctx *ctx = open_ctx("cpu", NULL, TEMPLATES "plain");
     ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report),
-                     places[_i].status);
+                     databases[_i].status);
     ck_assert_str_ne(report.winner, "");
-    if (places[_i].status != SPC_OK)
+    if (databases[_i].status != SPC_OK)
         assert_says(spc_ctx_error(ctx), "could not be stored");
     spc_ctx_free(ctx);
     remove_database(database);
@@ -443,7 +443,7 @@ int main(void)
     tcase_add_test(storing, what_a_passing_lock_kept_out_is_stored_at_the_end);
     tcase_add_loop_test(
         storing, a_tune_without_its_database_fails_unless_none_was_wanted, 0,
-        LENGTH(places));
+        LENGTH(databases));
     tcase_add_test(storing,
                    an_interrupted_tune_without_a_database_promises_nothing);
     tcase_add_test(stored, a_damaged_record_costs_one_measurement_once);

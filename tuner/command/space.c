@@ -61,7 +61,7 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 }
 
 /* The position of a template in a listing of all. */
-struct place {
+struct position {
     const char *name;
     int before;
     bool found;
@@ -69,10 +69,10 @@ struct place {
 
 static void count_before(const spc_trial *trial, void *payload)
 {
-    struct place *place = payload;
+    struct position *position = payload;
 
-    place->found |= strcmp(trial->template_name, place->name) == 0;
-    place->before += !place->found;
+    position->found |= strcmp(trial->template_name, position->name) == 0;
+    position->before += !position->found;
 }
 
 /*
@@ -82,17 +82,17 @@ static void count_before(const spc_trial *trial, void *payload)
 static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
                              spc_tune_options tune)
 {
-    struct place place = {.name = tune.only};
+    struct position position = {.name = tune.only};
     spc_tune_report report;
     spc_status status = SPC_OK;
 
     if (tune.only != NULL) {
         tune.only = NULL;
         tune.on_trial = count_before;
-        tune.payload = &place;
+        tune.payload = &position;
         status = spc_tune(&report, job->ctx, layer, NULL, 0, &tune);
     }
-    *out = place.before;
+    *out = position.before;
     return status;
 }
 

@@ -186,9 +186,9 @@ static void mask_chunk(void *payload, int64_t chunk)
 /* Sorts tiles by descending cost. The sort is stable. */
 static void sort_tiles(const tiling *t)
 {
-    /* `next` is `place` shifted by one, so after the prefix sum place[c] is the
-     * first position of cost K - c, without another pass. */
-    int place[SPC_MAX_OFFSETS + 2] = {0}, *next = place + 1;
+    /* `next` is `starts` shifted by one, so after the prefix sum place[c] is
+     * the first position of cost K - c, without another pass. */
+    int starts[SPC_MAX_OFFSETS + 2] = {0}, *next = starts + 1;
 
     /* next[c] counts the tiles of cost K - c; the prefix sum then gives the
      * position of the first of them. */
@@ -197,10 +197,10 @@ static void sort_tiles(const tiling *t)
     for (int c = 0; c < t->map->offsets; c++)
         next[c + 1] += next[c];
     /* Copied before the loop below advances the positions. */
-    memcpy(t->tiles->begin, place,
+    memcpy(t->tiles->begin, starts,
            (size_t)t->map->offsets * sizeof *t->tiles->begin);
     for (int tile = 0; tile < t->count; tile++)
-        t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
+        t->tiles->order[starts[t->map->offsets - t->cost[tile]]++] = tile;
 }
 
 /* Counts the tiles of a group that have any of its offsets. The others come

@@ -45,7 +45,7 @@ static int count_below(const spc_map *map, int64_t k, int p)
 }
 
 /* Numbers the pairs output by output, which gives each pair its place. */
-static void place_rows(const listing *l)
+static void index_rows(const listing *l)
 {
     /* In key order and not in the caller's order, so that rows near each other
      * have their pairs near each other. */
@@ -88,7 +88,7 @@ spc_status spc__host_map_list(const spc_map *map, const spc__map_pairs *pairs,
     pairs->begin[0] = 0;
     for (int k = 0; k < map->offsets; k++)
         pairs->begin[k + 1] += pairs->begin[k];
-    place_rows(&l);
+    index_rows(&l);
     return spc__host_spread(map->ctx, map->offsets, list_offset, &l)
                ? SPC_OK
                : spc__interrupted(error);

@@ -156,7 +156,7 @@ static int64_t search_inverse(const search *s, int p)
                      ((const uint64_t *)map->to->keys)[p]);
     for (int k = 0; k < map->offsets; k++) {
         int64_t c[4] = {voxel[0]};
-        int at[3], place = -1;
+        int at[3], found = -1;
         bool whole = true;
         spc_geometry_offset_at(at, g, k);
         for (int i = 0; i < 3; i++) {
@@ -170,12 +170,12 @@ static int64_t search_inverse(const search *s, int p)
         if (whole &&
             (!spc__geometry_is_bounded(g) || is_inside(&map->in->key, c))) {
             uint64_t want = key_near(&map->in->key, c);
-            place = lower_bound(keys, *map->in->count, want);
-            if (place == *map->in->count || keys[place] != want)
-                place = -1;
+            found = lower_bound(keys, *map->in->count, want);
+            if (found == *map->in->count || keys[found] != want)
+                found = -1;
         }
-        keep(map, k, p, place);
-        pairs += place >= 0;
+        keep(map, k, p, found);
+        pairs += found >= 0;
     }
     return pairs;
 }

@@ -184,16 +184,16 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
         out[0] = (int)spc__floor_div(i, s);
         return 1;
     }
-    for (int place = 0;
-         place < g->kernel[axis] && g->rule == SPC_RULE_GENERATIVE; place++) {
+    for (int tap = 0; tap < g->kernel[axis] && g->rule == SPC_RULE_GENERATIVE;
+         tap++) {
         int64_t o = i * s + spc__geometry_origin(g, axis) +
-                    (int64_t)g->dilation[axis] * place;
+                    (int64_t)g->dilation[axis] * tap;
         if (is_within(o, bound))
             out[count++] = (int)o;
     }
-    for (int place = 0;
-         place < g->kernel[axis] && g->rule == SPC_RULE_FOOTPRINT; place++) {
-        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
+    for (int tap = 0; tap < g->kernel[axis] && g->rule == SPC_RULE_FOOTPRINT;
+         tap++) {
+        int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * tap;
         /* Only exact multiples of the stride are outputs. */
         int64_t o = spc__floor_div(at, s);
         if (o * s == at && is_within(o, bound))

@@ -49,20 +49,20 @@ static void count_chunk(void *payload, int64_t chunk)
 static void scatter_chunk(void *payload, int64_t chunk)
 {
     const pass *p = payload;
-    int *places = p->counts + chunk * DIGITS;
+    int *next = p->counts + chunk * DIGITS;
     int end = pass_begin(p, chunk + 1);
 
     for (int i = pass_begin(p, chunk); i < end; i++) {
-        int place = places[digit_of(p, i)]++;
-        p->to_keys[place] = p->from_keys[i];
-        p->to_rows[place] = p->from_rows[i];
+        int target = next[digit_of(p, i)]++;
+        p->to_keys[target] = p->from_keys[i];
+        p->to_rows[target] = p->from_rows[i];
     }
 }
 
 /* One pass of a stable radix sort, by one digit, in parallel chunks. */
 static bool run_pass(const spc_ctx *ctx, pass *p)
 {
-    int place = 0;
+    int target = 0;
 
     if (!spc__host_spread(ctx, p->chunks, count_chunk, p))
         return false;
@@ -71,8 +71,8 @@ static bool run_pass(const spc_ctx *ctx, pass *p)
     for (int d = 0; d < DIGITS; d++)
         for (int c = 0; c < p->chunks; c++) {
             int count = p->counts[c * DIGITS + d];
-            p->counts[c * DIGITS + d] = place;
-            place += count;
+            p->counts[c * DIGITS + d] = target;
+            target += count;
         }
     return spc__host_spread(ctx, p->chunks, scatter_chunk, p);
 }

@@ -59,7 +59,7 @@ static bool check_point(const spc_place_args *a, const float *p, int batch,
 }
 
 /* Fills a cloud from coordinates or from steps of a recorded scene. */
-static void place(const spc_ctx *ctx, const void *args)
+static void assign_cells(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
     int asked = a->source ? *a->source : a->rows;
@@ -289,7 +289,7 @@ static bool ask(query *q, int position)
 
 /* A visible point and its position among the sorted points. */
 typedef struct seen {
-    int row, k, place;
+    int row, k, assign_cells;
     float square;
 } seen;
 
@@ -326,16 +326,16 @@ static bool counts_there(const query *q, const seen *s)
 }
 
 /* Visits a point if it is within the radius. */
-static void look(query *q, int place, visitor *visit, void *payload)
+static void look(query *q, int assign_cells, visitor *visit, void *payload)
 {
     const spc_radius_args *a = q->a;
-    const float *p = a->in.points + 4 * (size_t)place;
+    const float *p = a->in.points + 4 * (size_t)assign_cells;
     float dx = p[0] - q->at[0], dy = p[1] - q->at[1], dz = p[2] - q->at[2];
     /* One operation a statement, as a compiler may fuse a product and a sum of
      * one statement: both devices must round alike. */
     float xx = dx * dx, yy = dy * dy, zz = dz * dz;
     float xy = xx + yy;
-    seen s = {.place = place, .square = xy + zz};
+    seen s = {.assign_cells = assign_cells, .square = xy + zz};
 
     if (!(s.square <= a->square))
         return;
@@ -485,10 +485,10 @@ static bool counts(query *q, const seen *s)
 /* Notes the position of the last equal one that counts. */
 static void note_tie(query *q, const seen *s, void *payload)
 {
-    unsigned *place = payload;
+    unsigned *assign_cells = payload;
 
     if (s->square == q->limit && q->ties-- > 0)
-        *place = (unsigned)s->place;
+        *assign_cells = (unsigned)s->assign_cells;
 }
 
 /* Stores the last point that counts for an output; no limit if all count. */
@@ -615,7 +615,7 @@ static void nothing(const spc_ctx *ctx, const void *args)
 }
 
 spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
-    [SPC__POINTS_PLACE] = place,
+    [SPC__POINTS_PLACE] = assign_cells,
     [SPC__POINTS_PICK] = pick,
     [SPC__POINTS_CELLS] = find_cells,
     [SPC__POINTS_SORT] = sort_points,

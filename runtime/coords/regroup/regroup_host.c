@@ -64,19 +64,19 @@ static void list_row(spc_coords *c, const int32_t voxel[4], int row,
     const int *split = r->how.split;
 
     for (int child = 0; child < r->children; child++) {
-        int slot = row * r->children + child, place;
+        int slot = row * r->children + child, listed_as;
         if (mask && !mask[slot])
             continue;
-        place = (*r->listed)++;
+        listed_as = (*r->listed)++;
         /* Still counted, so that the error can say what would have fitted. */
-        if (place >= c->capacity)
+        if (listed_as >= c->capacity)
             continue;
-        int32_t *to = r->list + 4 * (size_t)place;
+        int32_t *to = r->list + 4 * (size_t)listed_as;
         to[0] = voxel[0];
         to[1] = voxel[1] + child % split[0];
         to[2] = voxel[2] + child / split[0] % split[1];
         to[3] = voxel[3] + child / split[0] / split[1];
-        r->slot[place] = slot;
+        r->slot[listed_as] = slot;
     }
 }
 

@@ -274,20 +274,21 @@ static spc_status fetch(const spc_training *t, const step *s, float *change)
 
 /* Index of value i of a parameter among the step's values. The network stores
  * weights as KRSC, the step as RSCK. */
-static int64_t place_in(const param *p, int64_t i)
+static int64_t index_in(const param *p, int64_t i)
 {
     const step *s = p->step;
 
     if (p->second)
         return s->first + i;
-    return s->kind == SPC__TRAIN_CONV ? spc__train_place(&s->forward.conv, i)
-                                      : i;
+    return s->kind == SPC__TRAIN_CONV
+               ? spc__train_weight_index(&s->forward.conv, i)
+               : i;
 }
 
 static void give(float *out, const param *p, const float *from)
 {
     for (int64_t i = 0; i < p->count; i++)
-        out[i] = from[place_in(p, i)];
+        out[i] = from[index_in(p, i)];
 }
 
 /* Copies a parameter's gradient to the caller, in the order of the caller's
@@ -362,7 +363,7 @@ spc_status spc_training_set_param(spc_training *t, const char *layer,
     if (status != SPC_OK || (status = spc_ctx_synchronize(t->ctx)) != SPC_OK)
         return status;
     for (int64_t i = 0; i < count; i++)
-        p.step->values[place_in(&p, i)] = values[i];
+        p.step->values[index_in(&p, i)] = values[i];
     return spc__train_put(t, p.step);
 }
 

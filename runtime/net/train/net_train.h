@@ -150,6 +150,6 @@ spc_status spc__train_put(spc_training *t, spc__train_step *step);
 bool spc__train_has_params(const spc__train_step *step);
 
 /* Index in RSCK of weight i of the network, which is stored as KRSC. */
-int64_t spc__train_place(const spc_conv *conv, int64_t i);
+int64_t spc__train_weight_index(const spc_conv *conv, int64_t i);
 
 #endif

@@ -239,7 +239,7 @@ bool spc__train_has_params(const step *s)
     return s->first > 0;
 }
 
-int64_t spc__train_place(const spc_conv *conv, int64_t i)
+int64_t spc__train_weight_index(const spc_conv *conv, int64_t i)
 {
     int64_t in = spc__conv_group_in(conv), offsets = spc__conv_offsets(conv);
     /* KRSC has one row of offsets and input channels for each output channel,
@@ -290,7 +290,7 @@ static spc_status take_weights(step *s, spc_training *t)
     if (status != SPC_OK)
         return status;
     for (int64_t i = 0; i < count; i++)
-        s->values[spc__train_place(conv, i)] = s->node->params[0][i];
+        s->values[spc__train_weight_index(conv, i)] = s->node->params[0][i];
     if (conv->bias)
         copy_param(s->values + count, s->node, 2);
     return SPC_OK;

@@ -41,7 +41,7 @@ static void move_up(rivals *layer, int from, int to)
 bool rivals_add(rivals *layer, const char *kernel, double us)
 {
     int last = layer->count;
-    int place = 0;
+    int rank = 0;
 
     /* A full list replaces its slowest, which is the last. */
     if (last == RIVALS_MOST && us >= layer->us[--last])
@@ -54,9 +54,9 @@ bool rivals_add(rivals *layer, const char *kernel, double us)
     layer->other[last] = owned;
     layer->us[last] = us;
     layer->count = last + 1;
-    while (layer->us[place] < us)
-        place++;
-    move_up(layer, last, place);
+    while (layer->us[rank] < us)
+        rank++;
+    move_up(layer, last, rank);
     return true;
 }
 
@@ -72,30 +72,30 @@ static int find(const rivals *layer, const char *kernel)
 
 void rivals_put_first(rivals *layer, const char *kernel)
 {
-    int place = find(layer, kernel);
+    int rank = find(layer, kernel);
 
-    if (place < layer->count)
-        move_up(layer, place, 0);
+    if (rank < layer->count)
+        move_up(layer, rank, 0);
 }
 
 /* A full list loses its last element. */
 bool rivals_give_way(rivals *layer, const char *kernel)
 {
-    int place = find(layer, kernel);
+    int rank = find(layer, kernel);
     char *owned = layer->now != NULL ? copy(kernel) : NULL;
 
     if (owned == NULL)
         return false;
-    if (place == RIVALS_MOST)
-        place--;
-    if (place < layer->count)
-        free(layer->other[place]);
+    if (rank == RIVALS_MOST)
+        rank--;
+    if (rank < layer->count)
+        free(layer->other[rank]);
     else
         layer->count++;
-    layer->other[place] = layer->now;
-    layer->us[place] = 0;
+    layer->other[rank] = layer->now;
+    layer->us[rank] = 0;
     layer->now = owned;
-    move_up(layer, place, 0);
+    move_up(layer, rank, 0);
     return true;
 }
 

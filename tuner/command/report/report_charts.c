@@ -248,13 +248,13 @@ static void add_name(spc__buf *page, plate *all, const report_data *data,
     double width = letter * (double)strlen(name);
     double at = report_axis_at(x, p->rows);
     double foot = report_axis_at(y, p->density);
-    const double places[][2] = {{at, foot - above},
+    const double points[][2] = {{at, foot - above},
                                 {at, foot + above + line - 2},
                                 {at + above + width / 2, foot + 4},
                                 {at - above - width / 2, foot + 4}};
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        double middle = places[i][0], base = places[i][1];
+    for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
+        double middle = points[i][0], base = points[i][1];
         box wanted = {middle - width / 2, base - line, middle + width / 2,
                       base + 1};
         if (!is_free(all, &wanted))

@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 
 /* The position of an item; line 0: the command line. */
-typedef struct place {
+typedef struct source {
     const char *file;
     int line;
-} place;
+} source;
 
-static spc_status fail_at(const place *at, spc_status status, const char *text)
+static spc_status fail_at(const source *at, spc_status status, const char *text)
 {
     if (at->line == 0)
         return cli_fail(status, "%s", text);
@@ -76,7 +76,7 @@ static spc_status add_scene(work_item *item, const char *spec,
     return status;
 }
 
-static spc_status set_layer(work_item *item, const char *text, const place *at)
+static spc_status set_layer(work_item *item, const char *text, const source *at)
 {
     spc_error error = {0};
 
@@ -87,7 +87,7 @@ static spc_status set_layer(work_item *item, const char *text, const place *at)
 }
 
 /* Reads what an item is for, its first word. */
-static spc_status read_name(work_item *item, const char *text, const place *at)
+static spc_status read_name(work_item *item, const char *text, const source *at)
 {
     item->is_network = names_network(text);
     if (!item->is_network)
@@ -98,7 +98,7 @@ static spc_status read_name(work_item *item, const char *text, const place *at)
 
 /* Items without scenes use those of the command line. */
 static spc_status complete(work_item *item, const worklist_source *from,
-                           const place *at)
+                           const source *at)
 {
     spc_status status = SPC_OK;
 
@@ -140,7 +140,7 @@ static int split(char **words, char *line)
 
 /* Reads an option after the layer of a line. */
 static spc_status read_option(work_item *item, const worklist_source *from,
-                              const place *at, const char *name,
+                              const source *at, const char *name,
                               const char *value)
 {
     char text[300];
@@ -168,7 +168,7 @@ static spc_status read_option(work_item *item, const worklist_source *from,
 
 /* Reads one line of a list; an empty one is ignored. */
 static spc_status read_line(worklist *list, const worklist_source *from,
-                            const place *at, char *line)
+                            const source *at, char *line)
 {
     char *words[MOST_WORDS + 1] = {NULL};
     int count = split(words, line);
@@ -195,7 +195,7 @@ static spc_status read_file(worklist *list, const worklist_source *from,
                             const char *path)
 {
     FILE *file = fopen(path, "r");
-    place at = {path, 0};
+    source at = {path, 0};
     char *line = NULL;
     size_t capacity = 0;
     spc_status status = SPC_OK;
@@ -233,7 +233,7 @@ static bool names_file(const char *text)
 static spc_status read_operand(worklist *list, const worklist_source *from,
                                const char *text)
 {
-    const place here = {NULL, 0};
+    const source here = {NULL, 0};
     work_item *item = NULL;
     spc_status status;
 
@@ -252,7 +252,7 @@ static spc_status read_operand(worklist *list, const worklist_source *from,
 spc_status worklist_add_network(worklist *list, const worklist_source *from,
                                 const char *file, const char *dtype)
 {
-    const place here = {NULL, 0};
+    const source here = {NULL, 0};
     work_item *item = NULL;
     spc_status status = append(&item, list);
 

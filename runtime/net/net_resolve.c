@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_place.c - finds the set of a layer's outputs and its map, and checks them
+ * net_resolve.c - finds the set of a layer's outputs and its map, and checks them
  * against a file's key.
  */
 #include "net/net_nodes.h"
@@ -64,7 +64,7 @@ static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
 }
 
 /* Finds the set of a layer's outputs and its map. */
-spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
+spc_status spc__net_resolve_set(int *to, int *map, spc_net *net, spc_geometry *g,
                                bool inverse, int in, int at, spc_error *error)
 {
     spc__net_set outputs;
@@ -80,7 +80,7 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
                              : "its inputs are voxels: layers of points take "
                                "those of an input with cloud = true");
     if (g->rule == SPC_RULE_RADIUS) {
-        status = spc__net_place_points(to, net, g, inverse, in, at, error);
+        status = spc__net_resolve_points(to, net, g, inverse, in, at, error);
     } else if (inverse && g->rule != SPC_RULE_GENERATIVE &&
                g->rule != SPC_RULE_GIVEN) {
         status = find_back(to, net, g, in, at, error);

@@ -27,7 +27,7 @@ typedef struct moved {
     size_t bytes, place, behind; /* its last position */
 } moved;
 
-typedef struct places {
+typedef struct relocation {
     const spc__gate *g;
     const spc__gate_setting *at;
     spc__random random;
@@ -35,9 +35,9 @@ typedef struct places {
     moved all[ARRAYS];
     int count;
     void *packed; /* weights as on the device */
-} places;
+} relocation;
 
-static void add(places *p, const void **at, const void *host, size_t bytes,
+static void add(relocation *p, const void **at, const void *host, size_t bytes,
                 size_t place)
 {
     if (*at != NULL && bytes > 0)
@@ -45,7 +45,7 @@ static void add(places *p, const void **at, const void *host, size_t bytes,
 }
 
 /* Gets the packed weights, of which the host has no copy. */
-static spc_status fetch_weights(places *p)
+static spc_status fetch_weights(relocation *p)
 {
     const spc__gate *g = p->g;
     const spc__guarded *packed = spc__gate_packed_array(g, p->at->dataset);
@@ -61,7 +61,7 @@ static spc_status fetch_weights(places *p)
 
 /* Lists the operands, each with the alignment that spc.h promises to a
  * kernel. */
-static spc_status list_operands(places *p)
+static spc_status list_operands(relocation *p)
 {
     const spc__fixture *fixture = p->g->fixture;
     const spc__sample *sample = fixture->sample;
@@ -73,22 +73,22 @@ static spc_status list_operands(places *p)
     spc__operands(all, &sample->conv, scene->rows_in, scene->rows_out);
     spc__fixture_buffers(b, fixture, p->at->s, p->at->dataset);
     b->weights = spc__gate_packed(p->g, p->at->dataset);
-    add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__TENSOR_PLACE);
+    add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__ALIGN_TENSOR);
     if (scene->residual[d] != NULL)
         add(p, &b->residual, scene->residual[d],
-            all[SPC_OPERAND_RESIDUAL].bytes, SPC__TENSOR_PLACE);
+            all[SPC_OPERAND_RESIDUAL].bytes, SPC__ALIGN_TENSOR);
     if (sample->bias[d] != NULL)
         add(p, (const void **)&b->bias, sample->bias[d],
-            all[SPC_OPERAND_BIAS].bytes, SPC__VECTOR_PLACE);
+            all[SPC_OPERAND_BIAS].bytes, SPC__ALIGN_VECTOR);
     if (sample->scale[d] != NULL)
         add(p, (const void **)&b->scale, sample->scale[d],
-            all[SPC_OPERAND_SCALE].bytes, SPC__VECTOR_PLACE);
+            all[SPC_OPERAND_SCALE].bytes, SPC__ALIGN_VECTOR);
     add(p, (const void **)&b->workspace, NULL, fixture->workspace.bytes,
         PACKED_PLACE);
     return fetch_weights(p);
 }
 
-static spc_status allocate(places *p)
+static spc_status allocate(relocation *p)
 {
     spc_status status = list_operands(p);
 
@@ -100,7 +100,7 @@ static spc_status allocate(places *p)
 }
 
 /* Moves an operand within its array; a workspace is filled. */
-static spc_status move(places *p, moved *m, bool complement)
+static spc_status move(relocation *p, moved *m, bool complement)
 {
     const spc__fixture *fixture = p->g->fixture;
     uintptr_t base = (uintptr_t)m->device;
@@ -118,7 +118,7 @@ static spc_status move(places *p, moved *m, bool complement)
 }
 
 /* Moves the operands and runs once. `complement`: to the other places. */
-static spc_status launch(places *p, bool complement, uint64_t *digest)
+static spc_status launch(relocation *p, bool complement, uint64_t *digest)
 {
     spc__fixture *fixture = p->g->fixture;
     spc_plan *plan = p->g->tested->plan;
@@ -140,7 +140,7 @@ static spc_status launch(places *p, bool complement, uint64_t *digest)
 }
 
 /* Launches at both places in turns. The first digest that differs ends it. */
-static void run(places *p)
+static void run(relocation *p)
 {
     const spc__gate *g = p->g;
     uint64_t first = g->tested->first[p->at->s][p->at->dataset], digest = first;
@@ -157,9 +157,9 @@ static void run(places *p)
                         spc__gate_scene(g, p->at->s));
 }
 
-void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at)
+void spc__gate_test_addresses(const spc__gate *g, const spc__gate_setting *at)
 {
-    places p = {.g = g, .at = at};
+    relocation p = {.g = g, .at = at};
 
     spc__random_init(&p.random, g->fixture->sample->seed ^ 0x706c61636573);
     if (allocate(&p) != SPC_OK)
