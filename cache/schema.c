@@ -93,8 +93,8 @@ const char *const spc__schema_creation[] = {
 };
 
 /* Checks whether the file is ours and its version is known. */
-static spc_status judge(const char *path, uint32_t application,
-                        uint32_t version, spc_error *error)
+static spc_status check_identity(const char *path, uint32_t application,
+                                 uint32_t version, spc_error *error)
 {
     if (application != SPC__APPLICATION_ID)
         return spc__fail(error, SPC_EDB,
@@ -255,8 +255,8 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
                          "cannot open '%s': it is not a SQLite database; name "
                          "another file",
                          path);
-    status =
-        judge(path, big_endian(header + 68), big_endian(header + 60), error);
+    status = check_identity(path, big_endian(header + 68),
+                            big_endian(header + 60), error);
     if (status == SPC_OK && is_truncated(&bytes, &expected, path, header))
         return spc__fail(error, SPC_EDB,
                          "cannot open '%s': it is damaged, %llu of its %llu "
@@ -307,7 +307,8 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
     *empty = tables == 0 && application == 0;
     if (*empty)
         return SPC_OK;
-    return judge(layer->path, (uint32_t)application, (uint32_t)version, error);
+    return check_identity(layer->path, (uint32_t)application, (uint32_t)version,
+                          error);
 }
 
 /*

@@ -97,10 +97,10 @@ static void hide_folder(spc__buf *log, size_t start, const char *folder)
 /* Runs CC FLAGS TARGET OPTIONS -o OBJECT SOURCE -lm. Later flags override
  * earlier ones. The words in capitals are replaced after splitting, because a
  * path may contain spaces. */
-static spc_status run(hostcc *cc, const spc__compile_job *job,
-                      const char *folder, const char *source,
-                      const char *object, spc__buf *log, int *code,
-                      spc_error *error)
+static spc_status run_compiler(hostcc *cc, const spc__compile_job *job,
+                               const char *folder, const char *source,
+                               const char *object, spc__buf *log, int *code,
+                               spc_error *error)
 {
     spc__buf head = SPC__BUF_INIT, tail = SPC__BUF_INIT;
     spc__words words = {0};
@@ -142,7 +142,8 @@ static spc_status build(hostcc *cc, const spc__compile_job *job,
     size_t start = log->length;
     int code = 0;
 
-    spc_status status = run(cc, job, folder, source, object, log, &code, error);
+    spc_status status =
+        run_compiler(cc, job, folder, source, object, log, &code, error);
     hide_folder(log, start, folder);
     if (status != SPC_OK)
         spc__fail_prefix(error, "cannot compile '%s': ", job->name);

@@ -108,7 +108,7 @@ static void read_scan(const char *path)
 }
 
 /* Uploads points and their number, launches once, and downloads a plane. */
-static void run(void)
+static void run_frame(void)
 {
     spc_net_output out;
     spc_net_step voxels;
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     plan_model(open_model(argv[1]));
     for (int i = 4; i < argc; i++) {
         read_scan(argv[i]);
-        run();
+        run_frame();
     }
     /* Memory is left to the system, which frees it at the end. */
 }

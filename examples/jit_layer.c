@@ -215,7 +215,7 @@ static spc_status make_plan(layer *l, unsigned flags)
     return spc_plan_pack(l->d_packed, l->plan, l->d_weights, SPC_KRSC, NULL);
 }
 
-static spc_status run(layer *l)
+static spc_status run_layer(layer *l)
 {
     spc_buffers buffers = {.bytes = sizeof(spc_buffers),
                            .in = l->d_in,
@@ -363,10 +363,10 @@ int main(int argc, char **argv)
     if ((status = make_plan(&l, o.flags)) != SPC_OK)
         return fail(&l, status, spc_ctx_error(l.ctx));
     double planned = now_ms();
-    if ((status = run(&l)) != SPC_OK)
+    if ((status = run_layer(&l)) != SPC_OK)
         return fail(&l, status, spc_ctx_error(l.ctx));
     double first = now_ms();
-    if ((status = run(&l)) != SPC_OK ||
+    if ((status = run_layer(&l)) != SPC_OK ||
         (status = check(&l, &checked, &wrong)) != SPC_OK)
         return fail(&l, status, spc_ctx_error(l.ctx));
 

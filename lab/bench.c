@@ -179,8 +179,8 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
 /*
  * Fails unless the result is correct: the time of a wrong result means nothing.
  */
-static spc_status judge(const bench *b, const spc__verdict *verdict,
-                        const char *plan)
+static spc_status require_right(const bench *b, const spc__verdict *verdict,
+                                const char *plan)
 {
     spc_status status =
         verdict->status == SPC__TRIAL_WRONG ? SPC_EWRONG : SPC_EDEVICE;
@@ -199,7 +199,7 @@ static spc_status check(bench *b, spc_bench_result *out)
 
     spc__gate_verify(&verdict, b->fixture, &b->tested);
     out->error = verdict.error;
-    return judge(b, &verdict, out->plan);
+    return require_right(b, &verdict, out->plan);
 }
 
 /*
@@ -213,12 +213,12 @@ static spc_status time_plan(bench *b, int wanted, bool cold, double *median,
     spc_status status;
 
     spc__gate_before_timing(&verdict, b->fixture, &b->tested, 0);
-    if ((status = judge(b, &verdict, out->plan)) != SPC_OK ||
+    if ((status = require_right(b, &verdict, out->plan)) != SPC_OK ||
         (status = measure(b, run_plan, wanted, cold, median, spread,
                           cold ? NULL : &out->samples)) != SPC_OK)
         return status;
     spc__gate_after_timing(&verdict, b->fixture, &b->tested, 0);
-    return judge(b, &verdict, out->plan);
+    return require_right(b, &verdict, out->plan);
 }
 
 static spc_status confirm(bench *b, const spc_bench_result *out)
@@ -226,7 +226,7 @@ static spc_status confirm(bench *b, const spc_bench_result *out)
     spc__verdict verdict;
 
     spc__gate_confirm(&verdict, b->fixture, &b->tested, confirm_s);
-    return judge(b, &verdict, out->plan);
+    return require_right(b, &verdict, out->plan);
 }
 
 /* ---- timing -------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static spc_status enqueue(void *payload, void *stream)
  * `apart` lets the device rest between samples, so that its clock does not
  * drop.
  */
-static spc_status run(fixture *b, bool apart, double *us)
+static spc_status fastest(fixture *b, bool apart, double *us)
 {
     spc__device *device = b->ctx->device;
     spc__measure what = {enqueue, b, SAMPLES, limit_s, apart, NULL};
@@ -135,12 +135,12 @@ static spc_status raise(fixture *b, double *best, bool apart)
     spc_status status;
 
     b->args.repeat = 1;
-    while ((status = run(b, false, &us)) == SPC_OK && us < b->least_us &&
+    while ((status = fastest(b, false, &us)) == SPC_OK && us < b->least_us &&
            b->args.repeat < MOST_REPEATS)
         b->args.repeat *= 4;
     apart_us = us;
     if (status == SPC_OK && apart)
-        status = run(b, true, &apart_us);
+        status = fastest(b, true, &apart_us);
     if (status != SPC_OK || (status = work_done(b, &work)) != SPC_OK)
         return status;
     double rate = work / (1e3 * (apart_us < us ? apart_us : us));
@@ -165,10 +165,10 @@ static spc_status measure_launch(fixture *b, double *us)
 
     b->launch.grid_x = 1;
     if (status == SPC_OK)
-        status = run(b, false, &plain_us);
+        status = fastest(b, false, &plain_us);
     b->launch.pdl = true;
     if (status == SPC_OK)
-        status = run(b, false, &early_us);
+        status = fastest(b, false, &early_us);
     *us = early_us < plain_us ? early_us : plain_us;
     if (b->least_us < least_launches * *us)
         b->least_us = least_launches * *us;

@@ -71,8 +71,8 @@ static void compute_floor(const spc__feature_fixture *fixture,
 }
 
 /* Checks the operator against the oracle, then times it. */
-static spc_status run(spc__feature_fixture *fixture, uint64_t seed,
-                      spc_bench_result *out)
+static spc_status verify_and_time(spc__feature_fixture *fixture, uint64_t seed,
+                                  spc_bench_result *out)
 {
     spc__feature_data data = {.seed = seed};
     spc_status status;
@@ -116,7 +116,7 @@ spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
                          spc_scene_name(scene));
     if ((status = spc__feature_fixture_open(&fixture, ctx, feature, scene)) ==
         SPC_OK)
-        status = run(&fixture, seed, out);
+        status = verify_and_time(&fixture, seed, out);
     spc__feature_fixture_release(&fixture);
     return status;
 }

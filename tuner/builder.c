@@ -233,7 +233,7 @@ static void fail(spc__builder *builder, spc__entry *entry,
 }
 
 /* Handles code that exists. */
-static void judge(spc__builder *builder, spc__entry *entry)
+static void check_resources(spc__builder *builder, spc__entry *entry)
 {
     char why[192];
 
@@ -261,7 +261,7 @@ static void take_compiled(spc__builder *builder, spc__entry *entry,
     entry->code_pending = true;
     builder->compiled++;
     builder->request->ctx->stats.compiles++;
-    judge(builder, entry);
+    check_resources(builder, entry);
 }
 
 /* Uses code from the database, if it has some for this source and target. Any
@@ -290,7 +290,7 @@ static bool take_stored(spc__builder *builder, spc__entry *entry)
         &entry->trial.resources, &error);
     spc__buf_release(&identity);
     if (status == SPC_OK)
-        judge(builder, entry);
+        check_resources(builder, entry);
     return status == SPC_OK;
 }
 
@@ -312,7 +312,7 @@ static void take_shared(spc__builder *builder, spc__entry *entry,
     entry->trial.resources = model->trial.resources;
     /* Stored as well, since the database finds code by its configuration. */
     entry->code_pending = true;
-    judge(builder, entry);
+    check_resources(builder, entry);
 }
 
 /* Returns the candidate to its state before it was added. */

@@ -457,9 +457,9 @@ static spc__fate judge_beside(const char **reason, const spc__network *network,
 }
 
 /* Decides about an intact network. A damaged one in the file is replaced. */
-static spc_status judge(spc__fate *fate, const char **reason, spc__layer *to,
-                        const spc__network *network, bool trusts,
-                        spc_error *error)
+static spc_status decide_fate(spc__fate *fate, const char **reason,
+                              spc__layer *to, const spc__network *network,
+                              bool trusts, spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc__network there;
@@ -486,7 +486,7 @@ spc_status spc__network_offer(spc__fate *fate, const char **reason,
                               bool trusts, const spc__network_source *source,
                               spc_error *error)
 {
-    spc_status status = judge(fate, reason, to, network, trusts, error);
+    spc_status status = decide_fate(fate, reason, to, network, trusts, error);
 
     return status == SPC_OK && *fate == SPC__FATE_ACCEPTED
                ? put_locked(to, network, source, true, error)

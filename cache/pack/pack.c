@@ -166,8 +166,8 @@ static spc_status gather(packing *pack, spc__pack_adder add)
 /* ---- statements ---------------------------------------------------------- */
 
 /* Runs SQL with up to two texts. *number, if not NULL, receives its result. */
-static spc_status run(packing *pack, const char *sql, const char *one,
-                      const char *two, int64_t *number)
+static spc_status run_sql(packing *pack, const char *sql, const char *one,
+                          const char *two, int64_t *number)
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
@@ -212,7 +212,7 @@ static void pack_code(sqlite3_context *context, int count,
 /* Stores the manifest's name in a new file. */
 static spc_status mark(packing *pack, const char *sql)
 {
-    return run(pack, sql, spc__buf_text(&pack->list), NULL, NULL);
+    return run_sql(pack, sql, spc__buf_text(&pack->list), NULL, NULL);
 }
 
 /* Writes an open file without gaps, to be called `name`, and lists its
@@ -226,7 +226,7 @@ static spc_status finish(packing *pack, spc__layer *layer, const char *name)
     in_work(&fresh, pack, name, "");
     as_this.layer = layer;
     spc_status status =
-        run(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
+        run_sql(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
     if (status == SPC_OK)
         status = spc__manifest_list(&pack->manifest, layer, name, pack->error);
     spc__buf_printf(&pack->files, "%s\n", name);
@@ -249,16 +249,16 @@ static spc_status move_code(packing *pack, const char *target, const char *part)
         " JOIN main.artefact AS a ON a.id = s.record"
         " WHERE s.kind = 'artefact' AND a.target = ?1",
     };
-    spc_status status = run(pack, "ATTACH ?1 AS code", part, NULL, NULL);
+    spc_status status = run_sql(pack, "ATTACH ?1 AS code", part, NULL, NULL);
 
     if (status != SPC_OK)
         return status;
     for (int i = 0; i < 2 && status == SPC_OK; i++)
-        status = run(pack, steps[i], target, NULL, NULL);
+        status = run_sql(pack, steps[i], target, NULL, NULL);
     if (status == SPC_OK)
         status = mark(pack, "REPLACE INTO code.meta VALUES ('manifest', ?1)");
     /* Also after a failure: the name would be taken for the next target. */
-    spc_status detached = run(pack, "DETACH code", NULL, NULL, NULL);
+    spc_status detached = run_sql(pack, "DETACH code", NULL, NULL, NULL);
     return status == SPC_OK ? detached : status;
 }
 
@@ -330,8 +330,8 @@ static spc_status write_code(packing *pack)
             status = write_target(pack, target);
     }
     if (status == SPC_OK && pack->form == SPC__PACK_WHOLE)
-        status = run(pack, "UPDATE artefact SET code = spc_pack(code)", NULL,
-                     NULL, NULL);
+        status = run_sql(pack, "UPDATE artefact SET code = spc_pack(code)",
+                         NULL, NULL, NULL);
     return status;
 }
 
@@ -350,7 +350,7 @@ static spc_status count(packing *pack)
     spc_status status = SPC_OK;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all) && status == SPC_OK; i++)
-        status = run(pack, all[i].sql, NULL, NULL, all[i].to);
+        status = run_sql(pack, all[i].sql, NULL, NULL, all[i].to);
     pack->report->compressed = spc__code_can_pack();
     return status;
 }

@@ -140,7 +140,7 @@ static spc_status launch(relocation *p, bool complement, uint64_t *digest)
 }
 
 /* Launches at both places in turns. The first digest that differs ends it. */
-static void run(relocation *p)
+static void compare_launches(relocation *p)
 {
     const spc__gate *g = p->g;
     uint64_t first = g->tested->first[p->at->s][p->at->dataset], digest = first;
@@ -165,7 +165,7 @@ void spc__gate_test_addresses(const spc__gate *g, const spc__gate_setting *at)
     if (allocate(&p) != SPC_OK)
         spc__gate_failed(g);
     else
-        run(&p);
+        compare_launches(&p);
     for (int i = 0; i < p.count; i++)
         spc_memory_free(g->fixture->ctx, p.all[i].device);
     free(p.packed);

@@ -10,7 +10,7 @@
 #include "operators/operands.h"
 
 /* Compares the chosen rows, exactly. */
-static void judge(const spc__gate *g, const spc__large *large)
+static void compare(const spc__gate *g, const spc__large *large)
 {
     const spc_conv *conv = &g->fixture->sample->conv;
     bool is_gradient = conv->pass == SPC_WGRAD;
@@ -68,7 +68,7 @@ static void test_large(const spc__gate *g, int kind)
     }
     if (!large->is_there)
         return;
-    judge(g, large);
+    compare(g, large);
     if (g->out->status == SPC__TRIAL_OK)
         check_zones(g, large);
 }

@@ -258,7 +258,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
 }
 
 /* Compares each element with what the odd value must do to it. */
-static void judge(const odd_launch *l)
+static void compare(const odd_launch *l)
 {
     const unsigned char *must = scene_of(l)->odd[l->odd];
     spc__operand out = spc__sample_out(l->g->fixture->sample, l->at.s);
@@ -289,7 +289,7 @@ static void run_odd(odd_launch *l)
         if (spc__fixture_fetch(g->fixture) != SPC_OK)
             spc__gate_failed(g);
         else
-            judge(l);
+            compare(l);
     }
     /* The fixture's arrays serve all candidates after this one. */
     if (!g->out->dead && write_patches(l, true) != SPC_OK &&

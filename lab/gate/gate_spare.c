@@ -55,8 +55,8 @@ static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
 }
 
 /* The workspace keeps the data of the previous scene, as in a program. */
-static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
-                      uint64_t *digests)
+static spc_status launch(const spc__gate *g, int s, size_t behind,
+                         bool is_first, uint64_t *digests)
 {
     spc__fixture *fixture = g->fixture;
     spc_status status = spc__fixture_load(fixture, s, SPC__COUNT);
@@ -86,8 +86,8 @@ static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
 }
 
 /* Judges the result with a map that has more room than rows. */
-static void judge(const spc__gate *g, int s, size_t behind,
-                  const uint64_t *digests)
+static void compare_zones(const spc__gate *g, int s, size_t behind,
+                          const uint64_t *digests)
 {
     spc__gate_setting at = {.s = s,
                             .dataset = SPC__COUNT,
@@ -119,11 +119,11 @@ static void test_scene(const spc__gate *g, int s, bool is_first)
     if (spc__fixture_take_spare(g->fixture, s) != SPC_OK ||
         spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g);
-    else if ((behind = spare_bytes(g), run(g, s, behind, is_first, digests)) !=
-             SPC_OK)
+    else if ((behind = spare_bytes(g),
+              launch(g, s, behind, is_first, digests)) != SPC_OK)
         spc__gate_failed(g);
     else
-        judge(&of_spare, s, behind, digests);
+        compare_zones(&of_spare, s, behind, digests);
     spc__fixture_return_spare(g->fixture, s);
 }
 

@@ -369,8 +369,8 @@ static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
 }
 
 /* Sorts the inputs by x, so that each output looks at a slice only. */
-static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
-                      spc_error *error)
+static spc_status compute(problem *p, cloud *in, const cloud *to, int threads,
+                          spc_error *error)
 {
     spc__relation *r = p->out;
     spc_status status;
@@ -441,8 +441,8 @@ spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
     if (status == SPC_OK && early)
         keep_listed(inverse ? &all : &some, only);
     if (status == SPC_OK)
-        status = run(&p, inverse ? &some : &all, inverse ? &all : &some,
-                     threads, error);
+        status = compute(&p, inverse ? &some : &all, inverse ? &all : &some,
+                         threads, error);
     if (status == SPC_OK && only != NULL && !early)
         keep_columns(out, only);
     free(all.at);
@@ -469,7 +469,7 @@ spc_status spc__points_relation_between(spc__relation *out,
     if (status == SPC_OK)
         status = make_cloud(&at, to, g->radius, error);
     if (status == SPC_OK)
-        status = run(&p, &from, &at, threads, error);
+        status = compute(&p, &from, &at, threads, error);
     if (status != SPC_OK)
         spc_relation_release(out);
     free(from.at);

@@ -188,7 +188,7 @@ static void run_block(void *payload, int64_t item)
         finish_row(p, row + r, terms);
 }
 
-static spc_status run(problem *p, int threads, spc_error *error)
+static spc_status compute(problem *p, int threads, spc_error *error)
 {
     int64_t items = (int64_t)(p->offsets + p->conv->bias) * p->blocks;
 
@@ -239,7 +239,7 @@ spc_status spc__wgrad_expect(double *reference, float *tolerance,
         reference[i] = 0;
     p.sum = reference;
     p.tolerance = tolerance;
-    status = run(&p, threads, error);
+    status = compute(&p, threads, error);
     free(p.size);
     return status;
 }
@@ -255,7 +255,7 @@ spc_status spc__wgrad_exact(float *out, const spc_conv *conv,
 
     if ((p.sum = calloc(count, sizeof(double))) == NULL)
         return spc__fail_memory(error, bytes);
-    status = run(&p, threads, error);
+    status = compute(&p, threads, error);
     for (size_t i = 0; i < count; i++)
         out[i] = (float)p.sum[i];
     free(p.sum);

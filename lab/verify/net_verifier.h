@@ -38,9 +38,9 @@ spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor);
  * not finite the result must not be finite either; an activation may turn it
  * into anything (odd.h).
  */
-spc_status spc__net_judge(spc__net_verifier *v, const spc__net_work *work,
-                          const float *got, const spc__operand *of,
-                          const spc__expected *expected);
+spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
+                            const float *got, const spc__operand *of,
+                            const spc__expected *expected);
 
 /* Verifies layers that only move features. */
 spc_status spc__net_verify_gather(spc__net_verifier *v,

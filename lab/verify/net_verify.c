@@ -77,9 +77,9 @@ static bool is_activated(const spc__net_verifier *v, const spc__net_work *work)
            last->feature.activation != SPC_ACT_NONE;
 }
 
-spc_status spc__net_judge(spc__net_verifier *v, const spc__net_work *work,
-                          const float *got, const spc__operand *of,
-                          const spc__expected *expected)
+spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
+                            const float *got, const spc__operand *of,
+                            const spc__expected *expected)
 {
     const char *name = v->net->nodes[work->node].name;
     char text[SPC__WORST_TEXT];
@@ -181,7 +181,7 @@ static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
                              relation->rows_out, values, v->plan->ctx->threads,
                              v->plan->ctx->cancel, v->error);
     if (status == SPC_OK)
-        status = spc__net_judge(v, work, got, &of, &expected);
+        status = spc__net_compare(v, work, got, &of, &expected);
     free(reference);
     free(tolerance);
     return status;
@@ -335,7 +335,7 @@ static spc_status compare_feature(spc__net_verifier *v,
             tolerance[i] =
                 spc__feature_tolerance(f, reference[i], tolerance[i]);
         if (status == SPC_OK)
-            status = spc__net_judge(v, work, got, &of_out, &expected);
+            status = spc__net_compare(v, work, got, &of_out, &expected);
     }
     free(reference);
     free(tolerance);

@@ -352,7 +352,7 @@ spc_status spc__net_verify_gather(spc__net_verifier *v,
         (status = spc__net_fetch(&got, v, work->out)) == SPC_OK) {
         gather_tolerance(tolerance, sum, size, (int64_t)count,
                          most_merged(set, v), spc__dtype_of(t->dtype));
-        status = spc__net_judge(v, work, got, &of, &expected);
+        status = spc__net_compare(v, work, got, &of, &expected);
     }
     free(sum);
     free(size);

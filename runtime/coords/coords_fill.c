@@ -196,8 +196,8 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
 }
 
 /* Turns the statistics of an update into an error. */
-static spc_status judge(const spc_coords *c, const int32_t *stats,
-                        const int32_t *host, spc_error *error)
+static spc_status check_counts(const spc_coords *c, const int32_t *stats,
+                               const int32_t *host, spc_error *error)
 {
     /* The order matters: with too many rows nothing was stored, and the other
      * counters mean nothing. */
@@ -239,7 +239,7 @@ spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
     c->asked = stats[SPC_INDEX_ROWS];
     c->checked = true;
     c->in_flight = false;
-    return judge(c, stats, host, error);
+    return check_counts(c, stats, host, error);
 }
 
 spc_status spc_coords_check(spc_coords *c, void *stream)

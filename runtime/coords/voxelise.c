@@ -348,8 +348,8 @@ spc_status spc_voxels_update(spc_voxels *v, const float *points,
 /* ---- report -------------------------------------------------------------- */
 
 /* Turns the statistics of an update into an error. */
-static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
-                        int first_bad, spc_error *error)
+static spc_status check_counts(const spc_voxels *v, const spc_voxels_info *info,
+                               int first_bad, spc_error *error)
 {
     /* In this order, since after an error of the count the other numbers mean
      * nothing. Points left out come last: everything else is valid then. */
@@ -404,7 +404,8 @@ static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
     };
     /* Kept by atomic maximum, counted down, so that zeroed statistics mean
      * "none" (voxelise_abi.h). */
-    return judge(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT], error);
+    return check_counts(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT],
+                        error);
 }
 
 spc_status spc_voxels_check(spc_voxels_info *info, spc_voxels *v, void *stream)

@@ -186,7 +186,8 @@ static void run_chunk(void *payload, int64_t chunk)
 }
 
 /* Spreads a step over the threads of the pool. */
-static spc_status run(const spc_voxels *v, loop *l, int most, spc_error *error)
+static spc_status spread_chunks(const spc_voxels *v, loop *l, int most,
+                                spc_error *error)
 {
     /* A count above the capacity is reported by spc_voxels_check(). Here it
      * must only not overrun the arrays. */
@@ -204,7 +205,7 @@ static spc_status host_list(const spc_voxels *v, const spc_voxelise_args *args,
     loop l = {args, NULL, args->count ? *args->count : args->rows};
 
     (void)stream;
-    return run(v, &l, args->capacity, error);
+    return spread_chunks(v, &l, args->capacity, error);
 }
 
 /* Fills the voxels. */
@@ -215,7 +216,7 @@ static spc_status host_fill(const spc_voxels *v, const spc_voxelise_args *args,
 
     (void)stream;
     *args->voxels = *args->listed; /* the cpu device parks no points */
-    return run(v, &l, args->room, error);
+    return spread_chunks(v, &l, args->room, error);
 }
 
 const spc__voxeliser spc__voxeliser_host = {

@@ -153,7 +153,7 @@ static job *next_job(background *b)
 }
 
 /* The thread: does one job after the other until the program ends. */
-static void *run(void *payload)
+static void *tune_in_background(void *payload)
 {
     background *b = payload;
     spc_error error = {0};
@@ -395,7 +395,7 @@ static spc_status start_thread(background *b)
     /* The thread inherits the blocked signals, so Ctrl-C reaches the program's
      * own threads. */
     spc__signals_block(&before);
-    int failed = pthread_create(&b->thread, NULL, run, b);
+    int failed = pthread_create(&b->thread, NULL, tune_in_background, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed == 0
                ? SPC_OK

@@ -97,7 +97,7 @@ typedef struct latency {
     double least, median;
 } latency;
 
-static latency judge(int count)
+static latency medians(int count)
 {
     enum { PARTS = 50 };
     latency out = {INFINITY, 0};
@@ -118,7 +118,7 @@ static latency lookups(spc__cache *cache, int problems, double off, int count)
         key.features[0].value += off;
         look_up(i, cache, &key, NULL);
     }
-    return judge(count);
+    return medians(count);
 }
 
 /* Of a layer that nobody tuned, with channels between those of others. */
@@ -140,7 +140,7 @@ static latency others(spc__cache *cache, int problems, int count)
         spc__problem_key key = draw_other(&seed, problems);
         look_up(i, cache, &key, NULL);
     }
-    return judge(count);
+    return medians(count);
 }
 
 /* The same of a gradient, whose forward layer was tuned: both are ranked. */
@@ -153,7 +153,7 @@ static latency substitutes(spc__cache *cache, int problems, int count)
         spc__problem_key substitute = key_of(draw(&seed, problems));
         look_up(i, cache, &key, &substitute);
     }
-    return judge(count);
+    return medians(count);
 }
 
 /* As after a start of the machine: the kernel keeps none of its pages. */

@@ -64,8 +64,8 @@ static void fill(spc__cache *cache, uint64_t *seed, int layers)
 }
 
 /* Computes a record's match and distance directly. */
-static spc__match judge(double *distance, const spc__problem_key *of,
-                        const spc__problem_key *asked)
+static spc__match match_of(double *distance, const spc__problem_key *of,
+                           const spc__problem_key *asked)
 {
     bool own = strcmp(of->target, asked->target) == 0 &&
                spc__attrs_equal(&of->layer, &asked->layer);
@@ -127,7 +127,7 @@ static void assert_found(spc__cache *cache, const bool *replaced,
         near_record *next = &near_records[count];
         if (replaced[i])
             continue;
-        next->match = judge(&next->distance, &all[i].key, asked);
+        next->match = match_of(&next->distance, &all[i].key, asked);
         next->median_us = all[i].median_us;
         count++;
     }

@@ -119,7 +119,8 @@ static char *bytes_of(spc_ctx *ctx, size_t bytes, uint64_t seed)
 
 /* Runs a pass with buffers of exactly its rows. Returns the result, and checks
  * that nothing after it was written. */
-static char *run(const layer *l, int pass, const spc_plan *plan, size_t *bytes)
+static char *run_plan(const layer *l, int pass, const spc_plan *plan,
+                      size_t *bytes)
 {
     const spc_conv *conv = &l->passes[pass];
     spc_map *map = map_of(l, pass);
@@ -188,8 +189,8 @@ static void compare_exact(const layer *l, spc_plan *const plans[PASSES],
             assert_ok(l->ctx, spc_map_prepare(map_of(l, p), plans[p], NULL));
         ck_assert_uint_eq(spc_plan_workspace_bytes(plans[p], map_of(l, p)),
                           spc_plan_workspace_bytes(plans[p], map));
-        char *got = run(l, p, plans[p], &bytes);
-        char *want = run(&exact, p, plans[p], &want_bytes);
+        char *got = run_plan(l, p, plans[p], &bytes);
+        char *want = run_plan(&exact, p, plans[p], &want_bytes);
         ck_assert_uint_eq(bytes, want_bytes);
         ck_assert_msg(memcmp(got, want, bytes) == 0, "%s, %d rows: pass %d",
                       text, r->count, p);

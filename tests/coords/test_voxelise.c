@@ -151,7 +151,7 @@ static void poison(harness *r)
 }
 
 /* Runs with a count on the device or from the caller. */
-static void run(harness *r, const float *points, int rows, bool counted)
+static void voxelise(harness *r, const float *points, int rows, bool counted)
 {
     size_t bytes = 4 * (size_t)rows * (size_t)r->voxels->pitch;
     int32_t count = rows;
@@ -220,7 +220,7 @@ START_TEST(voxels_are_as_the_definition_says)
     for (int i = 0; i < LENGTH(counts); i++) {
         draw_points(points, &how, counts[i], (uint64_t)(_i * 10 + i));
         for (int d = 0; d < devices; d++) {
-            run(&harnesses[d], points, counts[i], i % 2);
+            voxelise(&harnesses[d], points, counts[i], i % 2);
             ck_assert_msg(spc_voxels_verify(&worst, harnesses[d].voxels, points,
                                             counts[i]) == SPC_OK,
                           "case %d, %s: %s", _i, d ? "second" : "first",
@@ -258,7 +258,7 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
     open_contexts();
     spc_ctx *ctx = ctxs[devices - 1]; /* this device has blocks */
     open_harness(&r, ctx, &how, MANY, MANY);
-    run(&r, points, MANY, false);
+    voxelise(&r, points, MANY, false);
     ck_assert_msg(spc_voxels_verify(&worst, r.voxels, points, MANY) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
     assert_ok(ctx, spc_memory_download(
@@ -287,7 +287,7 @@ START_TEST(means_of_whole_numbers_are_exact)
     }
     for (int d = 0; d < devices; d++) {
         open_harness(&r, ctxs[d], &how, 64, 8);
-        run(&r, points, 64, false);
+        voxelise(&r, points, 64, false);
         assert_ok(r.ctx, spc_voxels_check(NULL, r.voxels, NULL));
         assert_ok(r.ctx,
                   spc_memory_download(got, r.ctx, spc_voxels_features(r.voxels),
@@ -327,7 +327,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         memcpy(points + 4 * 7, nan_point, sizeof(nan_point));
         memcpy(points + 4 * 9, nan_point, sizeof(nan_point));
         points[4 * 20] = 5; /* the first one outside */
-        run(&r, points, 100, true);
+        voxelise(&r, points, 100, true);
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL), SPC_ERANGE);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
                          "2 points left out: NaN or infinite coordinate; the "
@@ -338,12 +338,12 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         ck_assert_int_eq(info.voxels, 3);
         assert_ok(r.ctx, spc_voxels_verify(&worst, r.voxels, points, 100));
         points[4 * 30 + 1] = 3;
-        run(&r, points, 100, true); /* a fourth voxel */
+        voxelise(&r, points, 100, true); /* a fourth voxel */
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx),
                                      "4 voxels: a capacity of 4 would have"));
-        run(&r, points, 101, true);
+        voxelise(&r, points, 101, true);
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_int_eq(info.voxels, 0);

@@ -73,8 +73,8 @@ END_TEST
 /* ---- kernels against the oracle ------------------------------------------ */
 
 /* Largest error over its tolerance. */
-static double judge(const spc_conv *conv, const relation *rel,
-                    const harness_data *data, const void *out)
+static double largest_error(const spc_conv *conv, const relation *rel,
+                            const harness_data *data, const void *out)
 {
     int64_t rows = rel->rows, n = rows * conv->cout;
     double *want = malloc((size_t)n * sizeof(double) + 1);
@@ -122,7 +122,7 @@ static void check_candidate(const char *name, const spc_conv *conv,
     harness_run run =
         harness_prepare(&r, &kernel, conv, &map.view, &data, memory + FENCE);
     assert_ok(harness_enqueue(&run, NULL));
-    double error = judge(conv, rel, &data, memory + FENCE);
+    double error = largest_error(conv, rel, &data, memory + FENCE);
     if (config != NULL)
         spc__attrs_format(&text, config);
     ck_assert_msg(error <= 1, "%s %s: error over tolerance %g", name,

@@ -330,7 +330,7 @@ static int room_for(const trial *t, int steps)
     return 2 * part + 2 * t->offsets + 128;
 }
 
-static void run(outcome *o, const trial *trial_)
+static void run_trial(outcome *o, const trial *trial_)
 {
     spc__random random;
     spc__random_init(&random, trial_->seed);
@@ -549,7 +549,7 @@ static void check_loads(const trial *trial_, const outcome *o, const int *want)
 static void check_trial(const trial *trial_)
 {
     outcome o;
-    run(&o, trial_);
+    run_trial(&o, trial_);
     int *want = allocate((size_t)o.workers, sizeof(int));
     check_steps(trial_, &o, 1);
     if (trial_->kernel == DEALT)
@@ -694,7 +694,7 @@ START_TEST(tiles_balanced_over_a_grid_are_done_once_by_who_has_least)
 {
     outcome o;
     trial t = draw(BALANCED, _i, 6000);
-    run(&o, &t);
+    run_trial(&o, &t);
     check_steps(&t, &o, 1);
     check_balance(&t, &o, 1);
     release(&o);
@@ -710,7 +710,7 @@ START_TEST(a_block_may_have_more_tiles_than_a_share_holds)
     t.style = FEW_DEAR;
     t.blocks = grids[_i % LENGTH(grids)];
     t.tiles = t.blocks * (SHARE_TILES + 35) + _i;
-    run(&o, &t);
+    run_trial(&o, &t);
     check_steps(&t, &o, 1);
     ck_assert_msg(check_balance(&t, &o, 1), "%s: no share was full",
                   name_of(&t));
@@ -743,7 +743,7 @@ static void check_readers(const trial *trial_, const outcome *o)
 static int check_scheduled(const trial *t)
 {
     outcome o;
-    run(&o, t);
+    run_trial(&o, t);
     check_steps(t, &o, t->workers);
     check_readers(t, &o);
     check_balance(t, &o, t->workers);

@@ -1379,7 +1379,7 @@ static CUresult check_launch(const CUlaunchConfig *c, const object *function,
 }
 
 /* Does the part of a launch that the host reads back: the test's statistics. */
-static void run(const fake_launch *launch)
+static void run_kernel(const fake_launch *launch)
 {
     const spc_index_args *index = &launch->args.index;
 
@@ -1424,7 +1424,7 @@ static CUresult launch(const CUlaunchConfig *config, const object *function,
     if ((result = enqueue(config->hStream, 1)) != CUDA_SUCCESS)
         return result;
     if (!it.captured)
-        run(&it);
+        run_kernel(&it);
     fake->launch[fake->launches++ % FAKE_LAUNCHES] = it;
     return CUDA_SUCCESS;
 }

@@ -192,8 +192,8 @@ static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
 
 /* The layer's outputs [rows_out][cout] for inputs [rows_in][cin], with
  * canonical weights. Takes ownership of the plan. */
-static inline float *run(layer *l, spc_plan *plan, const float *in,
-                         const float *weights)
+static inline float *run_plan(layer *l, spc_plan *plan, const float *in,
+                              const float *weights)
 {
     spc_ctx *ctx = l->ctx;
     void *packed = NULL, *work = NULL, *bias = NULL;
@@ -232,7 +232,7 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
 
 static inline float *apply(layer *l, const float *in, const float *weights)
 {
-    return run(l, plan_of(l, NULL, NULL), in, weights);
+    return run_plan(l, plan_of(l, NULL, NULL), in, weights);
 }
 
 static inline void assert_same(const float *got, const float *want,

@@ -315,7 +315,7 @@ static void take_output(run_result *out, const spc_net_plan *plan, int i,
 }
 
 /* Runs on the cpu device, whose memory is host memory. */
-static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
+static void run_net(run_result *out, const spc_net *net, spc_ctx *ctx)
 {
     static int32_t coords[4 * CAPACITY];
     static float values[MOST_CHANNELS * CAPACITY];
@@ -397,8 +397,8 @@ static void assert_same_results(const spc_net *lua, const spc_net *onnx,
     options.device = "cpu";
     options.database = suite_database();
     assert_ok(spc_ctx_create(&ctx, &options, &error));
-    run(&a, lua, ctx);
-    run(&b, onnx, ctx);
+    run_net(&a, lua, ctx);
+    run_net(&b, onnx, ctx);
     ck_assert_int_eq(a.count, b.count);
     for (int i = 0; i < a.count; i++) {
         ck_assert(has_values(&a, i));

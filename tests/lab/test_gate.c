@@ -690,7 +690,7 @@ static int least(rate strikes)
 }
 
 /* Counts the job's faults that were handled wrongly. */
-static int judge(const tally *tallies, const char *on, const job *j)
+static int count_missed(const tally *tallies, const char *on, const job *j)
 {
     int bad = 0;
 
@@ -731,7 +731,7 @@ START_TEST(no_wrong_kernel_is_believed)
         while (was_passed_over(&v) && --tries > 0);
         count(tallies, on, &v, first_seed + (uint64_t)i);
     }
-    ck_assert_int_eq(judge(tallies, on, j), 0);
+    ck_assert_int_eq(count_missed(tallies, on, j), 0);
 }
 END_TEST
 

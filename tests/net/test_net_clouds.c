@@ -57,7 +57,7 @@ static void open_clouds(harness *r, const char *device, spc_dtype dtype,
     plan_net(r, &o);
 }
 
-static void run(harness *r)
+static void run_net(harness *r)
 {
     poison(r);
     assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
@@ -79,7 +79,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
     for (int i = 0; i < LENGTH(rows); i++) {
         spc_scene *scene = draw_points(rows[i], (uint64_t)(10 * _i + i));
         upload(&r, scene, (uint64_t)i);
-        run(&r);
+        run_net(&r);
         check_run(&r, scene, false);
         spc_scene_free(scene);
     }
@@ -121,7 +121,7 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
 
     open_clouds(&r, device_of(0), SPC_F16, scene);
     upload(&r, scene, 1);
-    run(&r);
+    run_net(&r);
     char *first = outputs_of(&r, &bytes);
     assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     poison(&r);
@@ -131,7 +131,7 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
     ck_assert_mem_eq(first, second, bytes);
     free(second);
     give_floats(&r, scene, &points, &batch);
-    run(&r);
+    run_net(&r);
     second = outputs_of(&r, &again);
     ck_assert_uint_eq(bytes, again);
     ck_assert_mem_eq(first, second, bytes);
@@ -155,14 +155,14 @@ START_TEST(what_does_not_fit_is_said)
     assert_net(spc_scene_create(&out, far, 1, "far", &error));
     open_clouds(&r, "cpu", SPC_F32, sample);
     upload(&r, wide, 1);
-    run(&r);
+    run_net(&r);
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "set 1, of layer 'down': ") !=
                           NULL &&
                       strstr(spc_ctx_error(r.ctx), "points for a cloud of 2"),
                   "%s", spc_ctx_error(r.ctx));
     upload(&r, out, 1);
-    run(&r);
+    run_net(&r);
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "the input: row 0: "));
     close_harness(&r);

@@ -375,12 +375,12 @@ START_TEST(a_divided_sum_is_the_whole_sum)
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 
     fixture_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32", 5);
-    float *whole = run(&s.whole, plan_of(&s.whole, "os_mma", "split=none"),
-                       s.in, s.weights);
+    float *whole = run_plan(&s.whole, plan_of(&s.whole, "os_mma", "split=none"),
+                            s.in, s.weights);
     assert_same(whole, s.out, outputs(&s.whole), "os_mma");
     spc_plan *plan = plan_of(&s.whole, "os_mma", ways[_i]);
     if (plan != NULL) { /* not every GPU has clusters */
-        float *parts = run(&s.whole, plan, s.in, s.weights);
+        float *parts = run_plan(&s.whole, plan, s.in, s.weights);
         assert_same(parts, whole, outputs(&s.whole), ways[_i]);
         free(parts);
         divided++;
@@ -550,7 +550,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
            ways[_i].name, values, plan != NULL ? "" : ": refused");
     fflush(stdout);
     if (plan != NULL) {
-        float *got = run(&s.whole, plan, s.in, s.weights);
+        float *got = run_plan(&s.whole, plan, s.in, s.weights);
         assert_same(got, s.out, outputs(&s.whole), d.text);
         free(got);
     }

@@ -181,8 +181,8 @@ static void run_close(running *r)
 
 /* The result of the pass on `in` and the weights, or dy; the caller frees
  * it. */
-static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
-                  const void *in, const void *other, int64_t *count)
+static float *run_plan(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
+                       const void *in, const void *other, int64_t *count)
 {
     bool wgrad = conv->pass == SPC_WGRAD;
     spc_operand second = wgrad ? SPC_OPERAND_RESIDUAL : SPC_OPERAND_WEIGHTS;
@@ -275,10 +275,12 @@ static void check_step(step *s, spc__random *random, const char *text)
     int64_t taps =
         (int64_t)(spc_conv_operand_bytes(layer, SPC_OPERAND_WEIGHTS, 0) / 4);
     float *x = draw(ins, random), *w = draw(taps, random);
-    float *y = run(s->ctx, layer, s->map, x, w, &outs);
+    float *y = run_plan(s->ctx, layer, s->map, x, w, &outs);
     float *dy = draw(outs, random);
-    float *dx = run(s->ctx, &s->passes[SPC_DGRAD], s->back, dy, w, &inputs);
-    float *dw = run(s->ctx, &s->passes[SPC_WGRAD], s->map, x, dy, &weights);
+    float *dx =
+        run_plan(s->ctx, &s->passes[SPC_DGRAD], s->back, dy, w, &inputs);
+    float *dw =
+        run_plan(s->ctx, &s->passes[SPC_WGRAD], s->map, x, dy, &weights);
     double loss = dot(dy, y, outs);
 
     ck_assert_int_eq(inputs, ins);
@@ -356,7 +358,7 @@ static float *run_on_cpu(const step *s, const float *x, const float *dy,
     assert_ok(
         spc_map_create_from_scene(&map, cpu, &s->passes[SPC_FORWARD], s->scene),
         spc_ctx_error(cpu));
-    float *out = run(cpu, &s->passes[SPC_WGRAD], map, x, dy, count);
+    float *out = run_plan(cpu, &s->passes[SPC_WGRAD], map, x, dy, count);
     spc_map_free(map);
     spc_ctx_free(cpu);
     return out;
@@ -377,7 +379,7 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
     short_one.out = SPC_OUT_F32;
     uint16_t *short_x = halves_of(x, ins, dtype);
     uint16_t *short_dy = halves_of(dy, outs, dtype);
-    float *got = run(s->ctx, &short_one, s->map, short_x, short_dy, &same);
+    float *got = run_plan(s->ctx, &short_one, s->map, short_x, short_dy, &same);
     ck_assert_int_eq(same, count);
     for (int64_t i = 0; i < count; i++)
         ck_assert_msg(got[i] == want[i], "%s, %s: weight %lld has %g, not %g",
@@ -435,7 +437,7 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
               spc_ctx_error(ctx));
     float *x = draw((int64_t)VOXELS * 3, &random),
           *dy = draw((int64_t)VOXELS * 5, &random);
-    float *want = run(ctx, &once, map, x, dy, &count);
+    float *want = run_plan(ctx, &once, map, x, dy, &count);
     ck_assert_int_eq(count, (27 * 3 + 1) * 5);
     for (int co = 0; co < 5; co++) {
         float sum = 0;
@@ -529,7 +531,7 @@ static void check_runs(int threads, const spc_conv *pass,
         assert_ok(
             spc_memory_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
             spc_ctx_error(ctx));
-        float *got = run(ctx, pass, map, x, dy, &count);
+        float *got = run_plan(ctx, pass, map, x, dy, &count);
         if (*want == NULL)
             *want = got;
         else

@@ -323,14 +323,14 @@ static void close_spacious(spacious *r)
     free(r->workspace);
 }
 
-static spc_status run(spacious *r)
+static spc_status run_plan(spacious *r)
 {
     return spc_plan_execute(r->plan, r->map, &r->buffers, NULL);
 }
 
 static void expect_overlap(spacious *r)
 {
-    ck_assert_int_eq(run(r), SPC_EINVAL);
+    ck_assert_int_eq(run_plan(r), SPC_EINVAL);
     ck_assert_str_eq(
         spc_ctx_error(r->ctx),
         "'probe': buffers `out` and `in` overlap: a buffer that is "
@@ -345,19 +345,19 @@ START_TEST(the_sizes_of_arrays_follow_the_rows_of_the_map)
 
     open_spacious(&r);
     ck_assert_ptr_nonnull(spc__binding_find(r.plan, r.map));
-    ck_assert_int_eq(run(&r), SPC_ESTATE);
+    ck_assert_int_eq(run_plan(&r), SPC_ESTATE);
     assert_says(spc_ctx_error(r.ctx), "spc_map_update first");
     fill(&r, FEW);
     expect_overlap(&r);
     assert_ok(spc_map_check(r.map, NULL), spc_ctx_error(r.ctx));
-    assert_ok(run(&r), spc_ctx_error(r.ctx));
+    assert_ok(run_plan(&r), spc_ctx_error(r.ctx));
     fill(&r, FEW + 1);
     expect_overlap(&r);
     assert_ok(spc_map_check(r.map, NULL), spc_ctx_error(r.ctx));
     expect_overlap(&r);
     fill(&r, FEW);
     assert_ok(spc_map_check(r.map, NULL), spc_ctx_error(r.ctx));
-    assert_ok(run(&r), spc_ctx_error(r.ctx));
+    assert_ok(run_plan(&r), spc_ctx_error(r.ctx));
     close_spacious(&r);
 }
 END_TEST
@@ -374,7 +374,7 @@ START_TEST(a_binding_follows_the_capacity_of_the_sets)
         assert_ok(spc_coords_set_capacity(r.set, rows), spc_ctx_error(r.ctx));
         fill(&r, rows);
         ck_assert_ptr_null(spc__binding_find(r.plan, r.map));
-        assert_ok(run(&r), spc_ctx_error(r.ctx));
+        assert_ok(run_plan(&r), spc_ctx_error(r.ctx));
         ck_assert_ptr_null(spc__binding_find(r.plan, r.map));
         ck_assert_int_eq(count_bindings(r.map), 1);
         assert_ok(spc_map_prepare(r.map, r.plan, NULL), spc_ctx_error(r.ctx));
@@ -382,7 +382,7 @@ START_TEST(a_binding_follows_the_capacity_of_the_sets)
         ck_assert_ptr_nonnull(binding);
         ck_assert_int_eq(binding->args.map.rows, rows);
         ck_assert_int_eq(count_bindings(r.map), 1);
-        assert_ok(run(&r), spc_ctx_error(r.ctx));
+        assert_ok(run_plan(&r), spc_ctx_error(r.ctx));
     }
     close_spacious(&r);
 }
@@ -403,7 +403,7 @@ START_TEST(a_launch_reads_the_latest_filling)
         for (int i = 0; i < FEW; i++)
             r.coords[i][1] = gap * i;
         fill(&r, FEW);
-        assert_ok(run(&r), spc_ctx_error(r.ctx));
+        assert_ok(run_plan(&r), spc_ctx_error(r.ctx));
         const float *out = r.buffers.out;
         ck_assert_float_eq(out[0], gap == 1 ? 16 : 8);
         ck_assert_float_eq(out[8], gap == 1 ? 24 : 8);

@@ -158,8 +158,8 @@ static char *draw(spc_dtype dtype, int64_t count, uint64_t seed)
 
 /* The gradient; `before` is what it is added to, if the layer accumulates: in
  * place, or from another array. */
-static char *run(const trial *t, const spc_plan *plan, const char *before,
-                 bool in_place)
+static char *run_plan(const trial *t, const spc_plan *plan, const char *before,
+                      bool in_place)
 {
     size_t bytes = (size_t)t->elements * t->element_bytes;
     int64_t ins = spc_map_rows_in(t->map), outs = spc_map_rows_out(t->map);
@@ -225,7 +225,7 @@ static void check_layouts(const trial *t, spc_plan *plan, const char *text)
     size_t work = spc_plan_workspace_bytes(plan, t->map);
     char *rsck_before = draw(t->out.dtype, t->elements, 7);
     char *krsc_before = transposed(t, rsck_before);
-    char *rsck = run(t, plan, rsck_before, false);
+    char *rsck = run_plan(t, plan, rsck_before, false);
     char *want = transposed(t, rsck);
 
     assert_ok(spc__plan_set_krsc(plan, SPC_PLAN_JIT), spc_ctx_error(t->ctx));
@@ -233,7 +233,7 @@ static void check_layouts(const trial *t, spc_plan *plan, const char *text)
                       (work + 255) / 256 * 256 +
                           (size_t)t->elements * t->element_bytes);
     for (int in_place = 0; in_place <= t->conv.accumulate; in_place++) {
-        char *krsc = run(t, plan, krsc_before, in_place);
+        char *krsc = run_plan(t, plan, krsc_before, in_place);
         compare(t, krsc, want, text);
         free(krsc);
     }
@@ -307,7 +307,8 @@ START_TEST(a_flag_of_the_plan_asks_for_it)
               spc_ctx_error(t.ctx));
     ck_assert_str_eq(spc_plan_template(rsck), spc_plan_template(krsc));
     ck_assert_str_eq(spc_plan_config(rsck), spc_plan_config(krsc));
-    char *a = run(&t, rsck, NULL, false), *b = run(&t, krsc, NULL, false);
+    char *a = run_plan(&t, rsck, NULL, false),
+         *b = run_plan(&t, krsc, NULL, false);
     char *want = transposed(&t, a);
     compare(&t, b, want, plain);
     free(a);

@@ -328,7 +328,7 @@ static spc_status build_layer(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_build(cli *self, void *to)
 {
     struct args *args = to;
     spc_status status = check_lists(&args->targets);
@@ -361,6 +361,6 @@ const cli_command cli_build = {
         "a compiler.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_build = command_build,
     .defaults = defaults,
 };

@@ -183,7 +183,7 @@ static spc_status check_best(const spc_device_info *all, int count)
 
 /* Lists all devices, or the one of --device; with --measure, only the best one
  * by default. */
-static spc_status run(cli *self, void *to)
+static spc_status command_devices(cli *self, void *to)
 {
     const struct args *args = to;
     spc_device_info all[MOST];
@@ -232,5 +232,5 @@ const cli_command cli_devices = {
             "They give the floor in 'spctune bench'.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_devices = command_devices,
 };

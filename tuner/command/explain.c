@@ -154,7 +154,7 @@ static spc_status explain_layer(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status command_explain(cli *self, void *args)
 {
     return job_run(self, args, &((struct args *)args)->scenes, explain_layer);
 }
@@ -173,5 +173,5 @@ const cli_command cli_explain = {
         "answer: nothing is compiled, loaded or run.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_explain = command_explain,
 };

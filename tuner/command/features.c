@@ -290,7 +290,7 @@ static spc_status read_features(spc_feature **out, int *count,
     return status;
 }
 
-static spc_status run(cli *self, void *payload)
+static spc_status command_features(cli *self, void *payload)
 {
     struct sheet sheet = {.args = payload};
     spc_feature *features = NULL;
@@ -333,6 +333,6 @@ const cli_command cli_features = {
         "its own in training, first.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_features = command_features,
     .defaults = defaults,
 };

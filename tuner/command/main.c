@@ -32,10 +32,10 @@ static spc_status no_command(const cli *self)
 static spc_status run_command(cli *self, void *args)
 {
     idle_say_globals(self);
-    return self->command->run(self, args);
+    return self->command->dispatch(self, args);
 }
 
-static spc_status run(cli *self, int argc, char **argv, void **args)
+static spc_status dispatch(cli *self, int argc, char **argv, void **args)
 {
     spc_status status = cli_parse(self, argc, argv, args);
 
@@ -43,7 +43,7 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
         (status = cli_check_outputs(self, *args)) != SPC_OK)
         return status;
     if (self->globals.version)
-        return cli_version.run(self, NULL);
+        return cli_version.dispatch(self, NULL);
     if (self->globals.help_full)
         cli_help_full(self);
     else if (self->globals.help_short)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     fill_standard_streams();
     /* a write beyond the size limit fails like on a full disk */
     signal(SIGXFSZ, SIG_IGN);
-    status = run(&self, argc, argv, &args);
+    status = dispatch(&self, argc, argv, &args);
     status = flush(status);
     if (status != SPC_OK && wants_json(&self, argc, argv))
         output_error();

@@ -139,7 +139,7 @@ static spc_status print_json(const cli *self)
     return output_json(&text);
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status command_operators(cli *self, void *args)
 {
     const char *kind = NULL;
     spc_status status = check_names(self);
@@ -172,5 +172,5 @@ const cli_command cli_layers = {
         "commas, in any\norder. 'k=3' is 3 if nothing is said, 'slope=' may "
         "be left out, a word without\n'=' must be given.",
     .options = no_options,
-    .run = run,
+    .command_operators = command_operators,
 };

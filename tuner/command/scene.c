@@ -242,7 +242,7 @@ static spc_status write_voxels(const char *path, const spc_scene *scene)
                      (size_t)shape[0] * 16);
 }
 
-static spc_status run(cli *self, void *payload)
+static spc_status command_scene(cli *self, void *payload)
 {
     const struct args *args = payload;
     spc_conv *layers = NULL;
@@ -275,34 +275,35 @@ const cli_command cli_scene = {
     .name = "scene",
     .operands = "SPEC...",
     .summary = "look at a scene: voxels, extent, neighbours",
-    .more = "A SPEC is one of\n"
-            "  FILE.bin@VOXEL     rows of float32: x y z and others, four in "
-            "all (KITTI)\n"
-            "  FILE.npy[@VOXEL]   float points (with @VOXEL) or integer "
-            "voxels\n"
-            "  FILE.ply@VOXEL     vertices of an ascii or binary PLY file\n"
-            "  FILE.pcd@VOXEL     ascii, binary or compressed PCD file\n"
-            "  FILE.las@VOXEL     LAS 1.0 to 1.4; .laz where laszip was there\n"
-            "  FILE.xyz@VOXEL     text, a point in each line; also .txt, .csv\n"
-            "  gen:shell,r=256    a spherical shell in a grid of r^3\n"
-            "  gen:lidar,seed=1,beams=64@0.05   a scan of a generated street\n"
-            "  gen:room,seed=1@0.02             a generated room\n"
-            "  gen:room,n=100000                so many points of it, for "
-            "points,...\n"
-            "  gen:uniform,n=1000,extent=64,seed=1   distinct random voxels\n"
-            "and after any of them `,level=N`: the level of stride 2^N of a "
-            "network with\nthe floor rule (coordinates divided by 2^N, rounded "
-            "down).\nVOXEL is one size, or three: 0.05,0.05,0.1. After a "
-            ".bin, .npy or text file\n`,columns=C` says how many numbers a "
-            "row has, or what they are: 5, xyzir, bxyzi\n(b: batch).\n"
-            "`neighbours` counts the occupied voxels of the 3x3x3 stencil, "
-            "the centre\nincluded; `alone` is the share of voxels that have "
-            "none but themselves.\nWith --layer: the rows and pairs of that "
-            "layer, found on the host. The scene is\nits input; of an inverse "
-            "layer it is the input of the strided layer that it\ninverts. "
-            "`density` is pairs / (rows out * offsets).\nThe file of --output has "
-            "a row of int32 for each voxel: batch, x, y, z.",
+    .more =
+        "A SPEC is one of\n"
+        "  FILE.bin@VOXEL     rows of float32: x y z and others, four in "
+        "all (KITTI)\n"
+        "  FILE.npy[@VOXEL]   float points (with @VOXEL) or integer "
+        "voxels\n"
+        "  FILE.ply@VOXEL     vertices of an ascii or binary PLY file\n"
+        "  FILE.pcd@VOXEL     ascii, binary or compressed PCD file\n"
+        "  FILE.las@VOXEL     LAS 1.0 to 1.4; .laz where laszip was there\n"
+        "  FILE.xyz@VOXEL     text, a point in each line; also .txt, .csv\n"
+        "  gen:shell,r=256    a spherical shell in a grid of r^3\n"
+        "  gen:lidar,seed=1,beams=64@0.05   a scan of a generated street\n"
+        "  gen:room,seed=1@0.02             a generated room\n"
+        "  gen:room,n=100000                so many points of it, for "
+        "points,...\n"
+        "  gen:uniform,n=1000,extent=64,seed=1   distinct random voxels\n"
+        "and after any of them `,level=N`: the level of stride 2^N of a "
+        "network with\nthe floor rule (coordinates divided by 2^N, rounded "
+        "down).\nVOXEL is one size, or three: 0.05,0.05,0.1. After a "
+        ".bin, .npy or text file\n`,columns=C` says how many numbers a "
+        "row has, or what they are: 5, xyzir, bxyzi\n(b: batch).\n"
+        "`neighbours` counts the occupied voxels of the 3x3x3 stencil, "
+        "the centre\nincluded; `alone` is the share of voxels that have "
+        "none but themselves.\nWith --layer: the rows and pairs of that "
+        "layer, found on the host. The scene is\nits input; of an inverse "
+        "layer it is the input of the strided layer that it\ninverts. "
+        "`density` is pairs / (rows out * offsets).\nThe file of --output has "
+        "a row of int32 for each voxel: batch, x, y, z.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_scene = command_scene,
 };

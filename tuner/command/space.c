@@ -172,7 +172,7 @@ static spc_status show_layer(cli_job *job, const spc_conv *layer,
                                 : space_list(job, layer, text, &args->view);
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status command_space(cli *self, void *args)
 {
     return job_run(self, args, NULL, show_layer);
 }
@@ -189,5 +189,5 @@ const cli_command cli_space = {
             "source of one candidate, as the compiler gets it.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_space = command_space,
 };

@@ -345,7 +345,7 @@ static spc_status check_args(struct job *job, const cli *self)
     return SPC_OK;
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status command_weights(cli *self, void *args)
 {
     struct job job = {.args = args};
     spc_error error = {0};
@@ -376,5 +376,5 @@ const cli_command cli_weights = {
         "cube (--kernel).",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_weights = command_weights,
 };

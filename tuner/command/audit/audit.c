@@ -227,7 +227,7 @@ static spc_status read_around(audit_args *args)
 
 /* The file to keep is checked first: with records from before, a tuning would
  * measure nothing, and its figures mean nothing. */
-static spc_status run(cli *self, void *to)
+static spc_status command_audit(cli *self, void *to)
 {
     audit_args *args = to;
     audit a = {.self = self, .args = args};
@@ -271,6 +271,6 @@ const cli_command cli_audit = {
         "file as tune takes it.",
     .options = options,
     .args_bytes = sizeof(audit_args),
-    .run = run,
+    .command_audit = command_audit,
     .defaults = defaults,
 };

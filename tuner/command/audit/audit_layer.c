@@ -279,7 +279,7 @@ static spc_status search_all(finding *f, audit *a)
 
 /* Computes the figures from the times of the contest, which are comparable, and
  * not from those of the searches. */
-static void judge(finding *f)
+static void compare_winners(finding *f)
 {
     double quick = time_of(&f->rivals, f->quick.winner);
     double again = time_of(&f->rivals, f->again.winner);
@@ -314,7 +314,7 @@ static spc_status study(finding *f, audit *a)
     if ((status = search_all(f, a)) != SPC_OK ||
         (status = run_contest(&f->rivals, a, f)) != SPC_OK)
         return status;
-    judge(f);
+    compare_winners(f);
     add_sample(a, f, AUDIT_REGRET, f->regret);
     add_sample(a, f, AUDIT_FLIP, f->flip);
     add_sample(a, f, AUDIT_SERVED, f->served);

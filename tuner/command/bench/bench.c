@@ -600,7 +600,7 @@ static spc_status run_checked(cli *self, struct args *args)
     return run_suite(self, args, suite);
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_bench(cli *self, void *to)
 {
     struct args *args = to;
     spc_status status = SPC_OK;
@@ -637,6 +637,6 @@ const cli_command cli_bench = {
         "output is there.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_bench = command_bench,
     .defaults = defaults,
 };

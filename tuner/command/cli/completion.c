@@ -428,7 +428,7 @@ static void print_zsh(void)
 
 /* ---- entry --------------------------------------------------------------- */
 
-static spc_status run(cli *self, void *args)
+static spc_status command_completion(cli *self, void *args)
 {
     const char *shell = self->operands.count == 1 ? self->operands.at[0] : "";
 
@@ -451,5 +451,5 @@ const cli_command cli_completion = {
     .summary = "a script by which a shell completes command lines",
     .more = "Prints it; 'source <(spctune completion bash)' tries it at once. "
             "Installed, it lies\nwhere the shells look for it.",
-    .run = run,
+    .command_completion = command_completion,
 };

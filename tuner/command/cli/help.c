@@ -119,7 +119,7 @@ void cli_help_full(const cli *self)
         puts("\n'spctune --help' explains the exit statuses.");
 }
 
-static spc_status run(cli *self, void *args)
+static spc_status command_help(cli *self, void *args)
 {
     cli other = {0};
 
@@ -156,12 +156,12 @@ const cli_command cli_version = {
     .name = "version",
     .operands = "",
     .more = "Prints the version, as --version and -V do.",
-    .run = print_version,
+    .command_help = print_version,
 };
 
 const cli_command cli_help = {
     .name = "help",
     .operands = "[COMMAND]",
     .more = "Explains spctune, or one of its commands, in full.",
-    .run = run,
+    .command_help = command_help,
 };

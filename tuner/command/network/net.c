@@ -431,7 +431,7 @@ static void say_idle(const cli *self, const struct args *args, const char *verb)
         idle_say(self, "on net add", "capacity growth");
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_net(cli *self, void *to)
 {
     struct args *args = to;
     const cli_list *words = &self->operands;
@@ -470,5 +470,5 @@ const cli_command cli_net = {
         "from nothing to the first result, and where that time goes.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_net = command_net,
 };

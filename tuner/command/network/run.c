@@ -469,7 +469,7 @@ static spc_status run_network(sheet *s)
     return SPC_OK;
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_run(cli *self, void *to)
 {
     struct args *args = to;
     network net;
@@ -508,6 +508,6 @@ const cli_command cli_run = {
             "layer is compared with the oracle, on what it read.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_run = command_run,
     .defaults = defaults,
 };

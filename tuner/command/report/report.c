@@ -221,7 +221,7 @@ static spc_status put_page(const cli *self, const spc__buf *page,
     return status;
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_report(cli *self, void *to)
 {
     const struct args *args = to;
     spc__buf page = SPC__BUF_INIT;
@@ -262,5 +262,5 @@ const cli_command cli_report = {
         "no GPU.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .run = run,
+    .command_report = command_report,
 };

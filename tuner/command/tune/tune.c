@@ -143,7 +143,7 @@ spc_status tune_passes(cli_job *job, const spc_conv *layer, const char *text)
     return status;
 }
 
-static spc_status run(cli *self, void *to)
+static spc_status command_tune(cli *self, void *to)
 {
     return tune_list_run(self, to);
 }
@@ -220,7 +220,7 @@ const cli_command cli_tune = {
         "same, and the exit status is 12.",
     .options = tune_options,
     .args_bytes = sizeof(tuning_args),
-    .run = run,
+    .command_tune = command_tune,
     .defaults = defaults,
     .resumes = true,
 };

@@ -7,7 +7,7 @@
 
 #include <signal.h>
 
-static spc_status run(cli *self, void *args)
+static spc_status command_worker(cli *self, void *args)
 {
     spc_ctx *ctx = NULL;
     spc_status status;
@@ -33,5 +33,5 @@ const cli_command cli_worker = {
     .operands = "",
     .more = "Measures candidates for the spctune that started it. Not for "
             "use by hand.",
-    .run = run,
+    .command_worker = command_worker,
 };

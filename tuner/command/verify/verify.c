@@ -17,7 +17,7 @@ static void defaults(void *to)
 }
 
 /* Finds the largest passing error, and counts the failures. */
-static int judge(const trials *found, double *worst)
+static int count_failures(const trials *found, double *worst)
 {
     int failed = 0;
 
@@ -35,7 +35,7 @@ static void print_result(const trials *found, const char *layer,
                          const tuning_args *args, const spc_tune_report *report)
 {
     double worst;
-    int failed = judge(found, &worst);
+    int failed = count_failures(found, &worst);
 
     for (int i = 0; i < found->count; i++)
         if (trial_is_failure(&found->at[i]))
@@ -57,7 +57,7 @@ static void write_result(spc__json *json, const char *layer,
     spc__json_text(json, "layer", layer);
     spc__json_int(json, "seed", (int64_t)args->seed);
     spc__json_int(json, "verified", report->verified);
-    spc__json_int(json, "failed", judge(found, &worst));
+    spc__json_int(json, "failed", count_failures(found, &worst));
     spc__json_int(json, "refused", report->refused);
     spc__json_real(json, "largest_error", worst);
     spc__json_real(json, "elapsed_s", report->elapsed_s);
@@ -100,7 +100,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         return no_candidate(&found, text, name);
     if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
         print_result(&found, text, args, &report);
-    int failed = judge(&found, &worst);
+    int failed = count_failures(&found, &worst);
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     else if (failed > 0)
@@ -272,7 +272,7 @@ static spc_status run_operators(cli *self, const tuning_args *args)
 
 /* ---- entry --------------------------------------------------------------- */
 
-static spc_status run(cli *self, void *to)
+static spc_status command_verify(cli *self, void *to)
 {
     const tuning_args *args = to;
 
@@ -313,6 +313,6 @@ const cli_command cli_verify = {
             "command that repeats it.",
     .options = verify_options,
     .args_bytes = sizeof(tuning_args),
-    .run = run,
+    .command_verify = command_verify,
     .defaults = defaults,
 };

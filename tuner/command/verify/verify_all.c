@@ -203,8 +203,8 @@ static bool is_large(const walk *w, const spc_conv *layer)
 }
 
 /* Counts a trial. One that the compiler's figures refuse is no case. */
-static void judge_trial(walk *w, const spc_trial *trial, const char *text,
-                        const char *type, const cli_list *scenes)
+static void note_trial(walk *w, const spc_trial *trial, const char *text,
+                       const char *type, const cli_list *scenes)
 {
     char name[320];
 
@@ -265,7 +265,7 @@ static spc_status verify_candidates(walk *w, const spc_conv *layer,
         args.only = only;
     status = tuning_run(&found, &report, &job, layer, SPC_STAGE_VERIFY, wanted);
     for (int i = 0; i < found.count; i++)
-        judge_trial(w, &found.at[i], text, type, specs);
+        note_trial(w, &found.at[i], text, type, specs);
     if (status != SPC_OK && status != SPC_EINTERRUPTED && w->failed == failed) {
         report_failure(w, text, NULL, spc_status_name(status),
                        spc_ctx_error(w->ctx), specs);
