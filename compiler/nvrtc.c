@@ -294,7 +294,7 @@ static int64_t spill_bytes(const char *log, const char *kernel)
 
 /* Runs the compilation. On failure the first error of its log becomes the
  * sentence. */
-static spc_status compile(nvrtc *rt, program p, const spc__compile_job *job,
+static spc_status run_program(nvrtc *rt, program p, const spc__compile_job *job,
                           spc__buf *log, spc_error *error)
 {
     char arch[64];
@@ -340,7 +340,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
                             includes.texts, includes.names);
     if (result != SUCCESS)
         return fail_call(rt, "take the source", result, error);
-    spc_status status = compile(rt, p, job, log, error);
+    spc_status status = run_program(rt, p, job, log, error);
     if (status == SPC_OK)
         status = read_cubin(out, rt, p, error);
     rt->destroy(&p);

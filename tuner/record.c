@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "context/problem_key.h"
-#include "tuner/turn.h"
+#include "tuner/work_lease.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -463,7 +463,7 @@ void spc__record_entry(spc__record *record, spc__entry *entry)
     if (entry->trial_pending)
         try_to(record, entry, put_trial);
     entry->trial_pending &= spc__record_keeps(record);
-    /* Here, as this is called steadily while a run works: see turn.c. */
+    /* Here, as this is called steadily while a run works: see work_lease.c. */
     if (record->lease != NULL)
         spc__work_lease_renew(record->lease);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn.c - waiting for other processes that tune the same layer. */
-#include "tuner/turn.h"
+/* work_lease.c - waiting for other processes that tune the same layer. */
+#include "tuner/work_lease.h"
 #include "spc/lab.h"
 
 #include "base/clock.h"

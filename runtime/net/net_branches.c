@@ -318,15 +318,14 @@ static bool is_waited_for(const spc_net_plan *plan, int branch)
 /* The next work waits for all branches. */
 static spc_status join(spc_net_plan *plan, void *stream)
 {
-    size_t count = (size_t)plan->branch_count;
-    spc__mark *ends = malloc(count * sizeof(*ends));
+    size_t bytes = (size_t)plan->branch_count * sizeof(spc__mark);
+    spc__mark *ends = malloc(bytes);
     spc_error error = {0};
     spc_status status;
     int count = 0;
 
     if (ends == NULL)
-        return spc__fail_memory(spc__error_of(plan->ctx),
-                                count * sizeof(*ends));
+        return spc__fail_memory(spc__error_of(plan->ctx), bytes);
     /* A branch that another waits for has ended when that one has. */
     for (int i = 0; i < plan->branch_count; i++)
         if (!is_waited_for(plan, i))

@@ -647,7 +647,8 @@ static spc_status begin_count(spc__rows *to, int64_t rows,
 }
 
 static spc_status take_count(spc__rows *to, const double *numbers,
-                             const spc__place *place, spc_error *unused)
+                             const spc__source_position *place,
+                             spc_error *unused)
 {
     counter *c = (counter *)to;
 

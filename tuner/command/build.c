@@ -361,6 +361,6 @@ const cli_command cli_build = {
         "a compiler.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_build = command_build,
+    .run = command_build,
     .defaults = defaults,
 };

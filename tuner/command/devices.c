@@ -232,5 +232,5 @@ const cli_command cli_devices = {
             "They give the floor in 'spctune bench'.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_devices = command_devices,
+    .run = command_devices,
 };

@@ -173,5 +173,5 @@ const cli_command cli_explain = {
         "answer: nothing is compiled, loaded or run.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_explain = command_explain,
+    .run = command_explain,
 };

@@ -333,6 +333,6 @@ const cli_command cli_features = {
         "its own in training, first.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_features = command_features,
+    .run = command_features,
     .defaults = defaults,
 };

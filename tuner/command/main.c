@@ -32,7 +32,7 @@ static spc_status no_command(const cli *self)
 static spc_status run_command(cli *self, void *args)
 {
     idle_say_globals(self);
-    return self->command->dispatch(self, args);
+    return self->command->run(self, args);
 }
 
 static spc_status dispatch(cli *self, int argc, char **argv, void **args)
@@ -43,7 +43,7 @@ static spc_status dispatch(cli *self, int argc, char **argv, void **args)
         (status = cli_check_outputs(self, *args)) != SPC_OK)
         return status;
     if (self->globals.version)
-        return cli_version.dispatch(self, NULL);
+        return cli_version.run(self, NULL);
     if (self->globals.help_full)
         cli_help_full(self);
     else if (self->globals.help_short)

@@ -172,5 +172,5 @@ const cli_command cli_layers = {
         "commas, in any\norder. 'k=3' is 3 if nothing is said, 'slope=' may "
         "be left out, a word without\n'=' must be given.",
     .options = no_options,
-    .command_operators = command_operators,
+    .run = command_operators,
 };

@@ -305,5 +305,5 @@ const cli_command cli_scene = {
         "a row of int32 for each voxel: batch, x, y, z.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_scene = command_scene,
+    .run = command_scene,
 };

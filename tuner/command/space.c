@@ -189,5 +189,5 @@ const cli_command cli_space = {
             "source of one candidate, as the compiler gets it.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_space = command_space,
+    .run = command_space,
 };

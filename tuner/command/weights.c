@@ -376,5 +376,5 @@ const cli_command cli_weights = {
         "cube (--kernel).",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_weights = command_weights,
+    .run = command_weights,
 };

@@ -252,7 +252,7 @@ static void write_masked(spc__buf *out, const spc__net_set *set,
     write_axes(out, set->how.split);
     spc__buf_printf(out, "\t%d\t%d\t%d", node->slices, node->in[0], set->mask);
     write_number(out, "\t", set->above);
-    write_number(out, "\t", set->capacity);
+    write_number(out, "\t", set->room);
 }
 
 /* The line of a layer. */

@@ -271,6 +271,6 @@ const cli_command cli_audit = {
         "file as tune takes it.",
     .options = options,
     .args_bytes = sizeof(audit_args),
-    .command_audit = command_audit,
+    .run = command_audit,
     .defaults = defaults,
 };

@@ -637,6 +637,6 @@ const cli_command cli_bench = {
         "output is there.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_bench = command_bench,
+    .run = command_bench,
     .defaults = defaults,
 };

@@ -451,5 +451,5 @@ const cli_command cli_completion = {
     .summary = "a script by which a shell completes command lines",
     .more = "Prints it; 'source <(spctune completion bash)' tries it at once. "
             "Installed, it lies\nwhere the shells look for it.",
-    .command_completion = command_completion,
+    .run = command_completion,
 };

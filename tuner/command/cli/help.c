@@ -156,12 +156,12 @@ const cli_command cli_version = {
     .name = "version",
     .operands = "",
     .more = "Prints the version, as --version and -V do.",
-    .command_help = print_version,
+    .run = print_version,
 };
 
 const cli_command cli_help = {
     .name = "help",
     .operands = "[COMMAND]",
     .more = "Explains spctune, or one of its commands, in full.",
-    .command_help = command_help,
+    .run = command_help,
 };

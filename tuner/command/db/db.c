@@ -462,7 +462,7 @@ static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
                  ? open_layer(&ctx, self, spc__buf_text(&file))
                  : cli_open(&ctx, self);
     if (status == SPC_OK)
-        status = verb->command_db(ctx, self, args, self->operands.at + 1);
+        status = verb->run(ctx, self, args, self->operands.at + 1);
 done:
     spc_ctx_free(ctx);
     self->globals.database = named;
@@ -507,5 +507,5 @@ const cli_command cli_db = {
         "digest, 'db pin ID --choice TRIAL' chooses by hand.",
     .options = options,
     .args_bytes = sizeof(db_args),
-    .command_db = command_db,
+    .run = command_db,
 };

@@ -470,5 +470,5 @@ const cli_command cli_net = {
         "from nothing to the first result, and where that time goes.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_net = command_net,
+    .run = command_net,
 };

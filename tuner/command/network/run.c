@@ -508,6 +508,6 @@ const cli_command cli_run = {
             "layer is compared with the oracle, on what it read.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_run = command_run,
+    .run = command_run,
     .defaults = defaults,
 };

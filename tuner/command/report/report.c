@@ -262,5 +262,5 @@ const cli_command cli_report = {
         "no GPU.",
     .options = options,
     .args_bytes = sizeof(struct args),
-    .command_report = command_report,
+    .run = command_report,
 };

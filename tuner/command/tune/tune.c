@@ -220,7 +220,7 @@ const cli_command cli_tune = {
         "same, and the exit status is 12.",
     .options = tune_options,
     .args_bytes = sizeof(tuning_args),
-    .command_tune = command_tune,
+    .run = command_tune,
     .defaults = defaults,
     .resumes = true,
 };

@@ -33,5 +33,5 @@ const cli_command cli_worker = {
     .operands = "",
     .more = "Measures candidates for the spctune that started it. Not for "
             "use by hand.",
-    .command_worker = command_worker,
+    .run = command_worker,
 };

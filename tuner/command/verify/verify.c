@@ -313,6 +313,6 @@ const cli_command cli_verify = {
             "command that repeats it.",
     .options = verify_options,
     .args_bytes = sizeof(tuning_args),
-    .command_verify = command_verify,
+    .run = command_verify,
     .defaults = defaults,
 };
