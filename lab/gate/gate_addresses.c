@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate_places.c - a deterministic problem must return the same bits at any
+ * gate_addresses.c - a deterministic problem must return the same bits at any
  * address of its operands.
  *
  * A sum whose order depends on an address is the same in all launches on one

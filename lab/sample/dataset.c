@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw.c - test data that makes faulty arithmetic visible.
+ * dataset.c - test data that makes faulty arithmetic visible.
  *
  * A draw of integers (times a power of two) is summed without any rounding as
  * long as every partial sum stays below 2^24 units, the least integer that fp32
@@ -46,7 +46,7 @@
  * results lie halfway between two whole numbers.
  *
  * FULL    For f16 and the like: numbers of all bits and of many magnitudes, one
- *         product an output (draw_full.c). For i8: magnitudes of 120 to 127,
+ *         product an output (dataset_full.c). For i8: magnitudes of 120 to 127,
  *         and -128, with signs by which all products of an output channel in
  *         three are positive, in three negative: where all offsets are seen,
  *         sums are nearly 2^14 for each product, which an accumulator of less
@@ -60,11 +60,11 @@
  * 9.2 sqrt(n m) that is 8e-19: for 1e7 results of 1e4 partial sums each, one
  * draw in 1e7 may round.
  */
-#include "lab/sample/draw.h"
+#include "lab/sample/dataset.h"
 
 #include "base/dtype.h"
 #include "context/ctx.h"
-#include "lab/sample/draw_full.h"
+#include "lab/sample/dataset_full.h"
 #include "operators/epilogue.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fixture_room.c - a fixture whose first scene has a map with spare capacity,
+ * fixture_capacity.c - a fixture whose first scene has a map with spare capacity,
  * as networks and frames have.
  */
 #include "coords/map.h"
