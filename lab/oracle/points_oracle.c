@@ -12,7 +12,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "lab/sample/draw_full.h"
+#include "lab/sample/dataset_full.h"
 #include "operators/conv.h"
 #include <math.h>
 #include <stdlib.h>

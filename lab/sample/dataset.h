@@ -8,7 +8,7 @@
 #define SPC_LAB_DATASET_H
 
 #include "base/random.h"
-#include "lab/sample/draw_full.h"
+#include "lab/sample/dataset_full.h"
 #include "spc.h"
 #include "spc/lab.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw_full.c - numbers of all bits and of many magnitudes, one product an
+ * dataset_full.c - numbers of all bits and of many magnitudes, one product an
  * output.
  *
  * A sum of many products is exact only if its terms are alike, as integers are.
@@ -38,9 +38,9 @@
  * Gradients of weights sum over rows: for each output channel, one row has a
  * nonzero gradient.
  *
- * I8: see draw.c. Sums are as large as possible.
+ * I8: see dataset.c. Sums are as large as possible.
  */
-#include "lab/sample/draw_full.h"
+#include "lab/sample/dataset_full.h"
 
 #include "base/dtype.h"
 #include "lab/oracle/finish.h"

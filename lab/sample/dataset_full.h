@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw_full.h - the data set FULL: numbers of all bits over the whole range.
- * draw.c explains it.
+ * dataset_full.h - the data set FULL: numbers of all bits over the whole range.
+ * dataset.c explains it.
  */
 #ifndef SPC_LAB_DATASET_FULL_H
 #define SPC_LAB_DATASET_FULL_H
@@ -19,7 +19,7 @@ enum { SPC__POINTS_SEEN = 1024 };
 bool spc__full_is_for(const spc_conv *conv);
 
 /*
- * As the functions of the same names in draw.h; an existing gradient is zero.
+ * As the functions of the same names in dataset.h; an existing gradient is zero.
  * Values may have more bits than the type.
  */
 void spc__full_in(float *out, const spc_conv *conv, int64_t rows,
