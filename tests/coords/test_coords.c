@@ -162,6 +162,8 @@ START_TEST(a_list_of_offsets_is_a_kernel)
         conv.geometry.offsets = own[0];
         assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
         memset(own, 0, sizeof own); /* the map and its sets have copies */
+        assert_ok(ctx, spc_map_update(map, NULL, NULL, 0, NULL));
+        assert_ok(ctx, spc_map_check(map, NULL));
         conv.geometry.offsets = cross[0];
         check_map(ctx, map, &conv, &r);
         spc_map_free(map);
