@@ -57,6 +57,9 @@ if(Python3_FOUND)
   # Includes point one way, from room to room.
   add_test(NAME rooms COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/rooms.py ${PROJECT_SOURCE_DIR})
+  # Lines of documents fit a window.
+  add_test(NAME doc_lines COMMAND ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/doc_lines.py ${PROJECT_SOURCE_DIR})
   # The plots, the pictures and the table of the documents are drawn anew.
   add_test(NAME plots COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/plots.py --check)

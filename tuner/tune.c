@@ -12,7 +12,7 @@
  *   pipeline.h    moves candidates through builder and meter
  *   search.h      which candidates, how often; moves.h: the next ones
  *   choice.h      the winner
- *   work_lease.h        waiting for other processes that tune the same layer
+ *   work_lease.h  waiting for other processes that tune the same layer
  *   refer.h       choices, and the code that was built for them
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
