@@ -22,3 +22,19 @@ if(TARGET spc_onnxruntime)
   set_tests_properties(onnxruntime PROPERTIES SKIP_RETURN_CODE 77)
   list(APPEND shared_programs operator_reference spc_onnxruntime)
 endif()
+
+if(TARGET spc_tensorrt)
+  add_executable(tensorrt_host integrations/tensorrt_host.cpp)
+  target_include_directories(tensorrt_host SYSTEM PRIVATE
+    ${TENSORRT_INCLUDE_DIR} ${CUDA_INCLUDE_DIR})
+  target_compile_options(tensorrt_host PRIVATE -Wall -Wextra)
+  target_link_libraries(tensorrt_host PRIVATE spc ${CMAKE_DL_LIBS} m)
+  set(tensorrt_test sh ${CMAKE_CURRENT_SOURCE_DIR}/integrations/tensorrt.sh
+    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:spctune> $<TARGET_FILE:spc_tensorrt>
+    $<TARGET_FILE:tensorrt_host>)
+  add_test(NAME tensorrt COMMAND ${tensorrt_test})
+  add_test(NAME tensorrt_gpu COMMAND ${tensorrt_test} cuda)
+  set_tests_properties(tensorrt_gpu PROPERTIES LABELS gpu RUN_SERIAL ON
+    SKIP_RETURN_CODE 77)
+  list(APPEND shared_programs tensorrt_host spc_tensorrt)
+endif()
