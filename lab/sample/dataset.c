@@ -441,15 +441,27 @@ static int scale_powers(const spc_conv *conv)
     return spc__conv_out(conv) == SPC_F16 ? 6 : 10;
 }
 
+/* The scales that the first channels of the real data are sure to have. */
+typedef enum end { LARGE, TINY, OTHER_END } end;
+
 /*
  * One channel in eight is zero, except in draws of wide values, which find most
- * faults.
+ * faults. Random powers alone would often leave few channels without a large
+ * scale or a tiny one, so the first three channels of the real data have both,
+ * in an order by seed: a large one; a tiny one of the other sign; and a large
+ * one of the other sign, or zero where the channel that is zero is missing.
+ * Two channels have the first two of these, and one has the first.
  */
 void spc__draw_scale(float *out, const spc_conv *conv, spc__dataset dataset,
                      spc__random *random)
 {
-    enum { ZEROS_APART = 8, FIRST_ZERO = 3 };
+    enum { ZEROS_APART = 8, FIRST_ZERO = 3, ENDS = 3 };
     int powers = scale_powers(conv);
+    int ends = conv->cout < ENDS ? conv->cout : ENDS;
+    /* A copy, so that later numbers do not depend on the order. */
+    spc__random own = *random;
+    int first = (int)spc__random_below(&own, (uint32_t)ends);
+    float sign_of_first = sign_of(&own);
 
     for (int c = 0; c < conv->cout; c++) {
         float sign = sign_of(random);
@@ -457,9 +469,15 @@ void spc__draw_scale(float *out, const spc_conv *conv, spc__dataset dataset,
         float real = (float)(1 + spc__random_unit(random));
         int power =
             (int)spc__random_below(random, 2 * (uint32_t)powers + 1) - powers;
+        end which = (end)((c - first + ends) % ends);
+        bool is_zero = c % ZEROS_APART == FIRST_ZERO;
+        if (dataset == SPC__REAL && c < ends) {
+            sign = which == LARGE ? sign_of_first : -sign_of_first;
+            power = which == TINY ? -powers : powers;
+            is_zero = which == OTHER_END && conv->cout <= FIRST_ZERO;
+        }
         out[c] = sign * (dataset == SPC__REAL ? ldexpf(real, power) : whole);
-        if (c % ZEROS_APART == FIRST_ZERO &&
-            (dataset == SPC__REAL || dataset == SPC__COUNT))
+        if (is_zero && (dataset == SPC__REAL || dataset == SPC__COUNT))
             out[c] = 0;
     }
 }

@@ -221,6 +221,51 @@ START_TEST(no_partial_sum_needs_more_bits_than_there_are)
 }
 END_TEST
 
+/* ---- scales -------------------------------------------------------------- */
+
+/* The end of the range of each type of outputs. */
+static const struct {
+    const char *layer;
+    float large, tiny; /* the least large one, and the largest tiny one */
+} ends[] = {
+    {"subm,cin=4,cout=4,k=3,dtype=f32,epilogue=scale", 0x1p10f, 0x1p-9f},
+    {"subm,cin=4,cout=4,k=3,dtype=bf16,epilogue=scale", 0x1p10f, 0x1p-9f},
+    {"subm,cin=4,cout=4,k=3,dtype=f16,epilogue=scale", 0x1p6f, 0x1p-5f},
+    {"subm,cin=4,cout=4,k=3,dtype=i8,epilogue=scale", 0x1p2f, 0x1p-1f},
+};
+
+START_TEST(real_data_of_few_channels_has_scales_of_both_ends)
+{
+    enum { MOST = 12, SEEDS = 20 };
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, ends[_i].layer, &error), error.text);
+    for (conv.cout = 1; conv.cout <= MOST; conv.cout++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            float scale[MOST];
+            int large = 0, tiny = 0, zero = 0, plus = 0, minus = 0;
+            spc__random random;
+            spc__random_init(&random, seed);
+            spc__draw_scale(scale, &conv, SPC__REAL, &random);
+            for (int c = 0; c < conv.cout; c++) {
+                large += fabsf(scale[c]) >= ends[_i].large;
+                tiny += scale[c] != 0 && fabsf(scale[c]) <= ends[_i].tiny;
+                zero += scale[c] == 0;
+                plus += scale[c] > 0;
+                minus += scale[c] < 0;
+            }
+            ck_assert_msg(
+                large > 0 && (tiny > 0 || conv.cout < 2) &&
+                    ((plus > 0 && minus > 0) || conv.cout < 2) &&
+                    (zero > 0 || conv.cout < 3),
+                "%s with cout=%d and seed %d: %d large, %d tiny, %d zero, %d "
+                "positive, %d negative",
+                ends[_i].layer, conv.cout, (int)seed, large, tiny, zero, plus,
+                minus);
+        }
+}
+END_TEST
+
 /* ---- the block ----------------------------------------------------------- */
 
 static void make(spc__sample *out, const char *layer, bool judges)
@@ -494,6 +539,9 @@ int main(void)
                         LENGTH(ways));
     tcase_add_loop_test(tcase, no_partial_sum_needs_more_bits_than_there_are, 0,
                         4);
+    tcase_add_loop_test(tcase,
+                        real_data_of_few_channels_has_scales_of_both_ends, 0,
+                        LENGTH(ends));
     tcase_add_test(tcase, another_process_sees_the_same_sample);
     tcase_add_test(tcase, a_file_that_holds_no_sample_is_refused);
     tcase_add_test(tcase, awkward_scenes_have_the_rows_that_make_them_so);
