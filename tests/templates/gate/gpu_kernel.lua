@@ -35,6 +35,8 @@
 %
 %  -- Blocks that use the results of other blocks. With `split`, each block has a
 %  -- third of the offsets, and the last of three blocks to finish adds up the parts.
+%  -- The module's counters of arrivals make this a mistake if two launches run at the
+%  -- same time.
 %  split = {split = true},
 %  split_not_awaited = { -- the first of the three has said that it is done
 %    split = true, before_sums = "if (part == 0 && spc_warp() == 1 && dawdle(map)) return;",

@@ -1,5 +1,5 @@
 %-- The last block reads results that other blocks have not written yet.
 %include "gpu_kernel.lua"
-%template = planted({"split", "split_not_awaited"})
+%template = planted({"none", "split_not_awaited"})
 
 % write_kernel()
