@@ -479,6 +479,8 @@ static const struct {
     {"regroup\t1x1x0", "regroup\t1x1x-9", "scale -9"},
     {"array\t0\tw", "whole\t99\t1\narray\t0\tw", "a tensor and its scale"},
     {"array\t0\tw", "whole\t1\t-1\narray\t0\tw", "a tensor and its scale"},
+    {"conv\ta\t0", "whole\t0\t1\nconv\ta\t0",
+     "line 5: nodes follow the scales of tensors"},
     {"concat\t8\t5", "concat\t8\t5\t5\t5\t5\t5\t5\t5\t5", "fields"},
     {"\nconv\ta\t0", "\txyz\nconv\ta\t0", "line 3: 'xyz' is not a word"},
     {"\nconv\ta\t0", "\tzyx\tzyx\nconv\ta\t0", "line 3: 'zyx' is not a word"},

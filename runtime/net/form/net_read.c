@@ -35,9 +35,8 @@ typedef struct reader {
 
 static spc_status fail_field(reader *r, int i, const char *what)
 {
-    return spc__fail(r->error, SPC_EFORMAT,
-                     "line %d: '%.40s' is not %s", r->line,
-                     i < r->count ? r->fields[i] : "", what);
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: '%.40s' is not %s",
+                     r->line, i < r->count ? r->fields[i] : "", what);
 }
 
 static spc_status need_fields(reader *r, int least, int most)
@@ -480,6 +479,16 @@ static spc_status check_form(const char *text, spc_error *error)
         (int)strcspn(text, "\n") < 20 ? (int)strcspn(text, "\n") : 20, text);
 }
 
+/* The array of scales has room for the tensors that exist at the first "whole"
+ * line, so no tensor may follow it. */
+static spc_status check_scales_are_last(const reader *r)
+{
+    if (r->scales == NULL || r->scale_count == r->net->tensor_count)
+        return SPC_OK;
+    return spc__fail(r->error, SPC_EFORMAT,
+                     "line %d: nodes follow the scales of tensors", r->line);
+}
+
 /* Reads all lines and cuts the text up on the way. */
 static spc_status read_lines(reader *r, char *text)
 {
@@ -488,8 +497,8 @@ static spc_status read_lines(reader *r, char *text)
     /* strsep() also returns empty lines, so the count of lines is right. */
     for (char *line; status == SPC_OK && (line = strsep(&text, "\n")) != NULL;
          r->line++)
-        if (line[0] != '\0')
-            status = read_line(r, line);
+        if (line[0] != '\0' && (status = read_line(r, line)) == SPC_OK)
+            status = check_scales_are_last(r);
     return status;
 }
 
@@ -536,9 +545,6 @@ static spc_status quantise(reader *r)
 
     if (r->scales == NULL)
         return SPC_OK;
-    if (r->scale_count != r->net->tensor_count)
-        return spc__fail(r->error, SPC_EFORMAT,
-                         "nodes follow the scales of tensors");
     if ((ranges = malloc(count * sizeof(*ranges))) == NULL)
         return spc__fail_memory(r->error, count * sizeof(*ranges));
     /* The product must not become infinite, which would be refused as a
