@@ -13,20 +13,22 @@
 
 /* ---- which sets a layer is between --------------------------------------- */
 
-/* The outputs of a FOOTPRINT are limited by the shape of its input set. */
-static spc_status complete_shape(spc_geometry *g, const spc__net_set *from,
-                                 spc_error *error)
+/* Completes and checks a geometry that derives a set, since the shape of that
+ * set is a quotient by the stride. The outputs of a FOOTPRINT are limited by
+ * the shape of its input set. */
+static spc_status complete_geometry(spc_geometry *g, const spc__net_set *from,
+                                    spc_error *error)
 {
-    if (g->rule != SPC_RULE_FOOTPRINT || from->shape[0] == 0)
-        return SPC_OK;
-    if (g->shape[0] == 0)
+    bool limited = g->rule == SPC_RULE_FOOTPRINT && from->shape[0] > 0;
+
+    if (limited && g->shape[0] == 0)
         memcpy(g->shape, from->shape, sizeof(g->shape));
-    if (memcmp(g->shape, from->shape, sizeof(g->shape)) != 0)
+    if (limited && memcmp(g->shape, from->shape, sizeof(g->shape)) != 0)
         return spc__fail(error, SPC_EINVAL,
                          "shape=%dx%dx%d: its inputs have %dx%dx%d",
                          g->shape[0], g->shape[1], g->shape[2], from->shape[0],
                          from->shape[1], from->shape[2]);
-    return SPC_OK;
+    return spc_geometry_check(g, error);
 }
 
 static bool derives(const spc_geometry *g)
@@ -51,7 +53,7 @@ static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
         (status = spc__net_check_rows(net, at, "at", error)) != SPC_OK)
         return status;
     *to = at == SPC_NO_TENSOR ? set->from[0] : net->tensors[at].set;
-    if ((status = complete_shape(g, &net->sets[*to], error)) != SPC_OK)
+    if ((status = complete_geometry(g, &net->sets[*to], error)) != SPC_OK)
         return status;
     /* The way back exists only if this geometry, forwards, gives the set of the
      * inputs. */
@@ -88,16 +90,14 @@ spc_status spc__net_resolve_set(int *to, int *map, spc_net *net, spc_geometry *g
         if ((status = spc__net_check_rows(net, at, "at", error)) == SPC_OK)
             *to = net->tensors[at].set;
     } else if (derives(g)) {
-        status = complete_shape(g, &net->sets[in], error);
-        /* Checked before the next line divides by the stride. */
-        if (status == SPC_OK &&
-            (status = spc_geometry_check(g, error)) == SPC_OK) {
+        status = complete_geometry(g, &net->sets[in], error);
+        if (status == SPC_OK) {
             spc__net_outputs_of(&outputs, net, in, g);
             if ((*to = spc__net_find_set(net, &outputs, error)) < 0)
                 status = SPC_ENOMEM;
         }
     }
-    /* Checked after the shape is complete, since the shape is a part of it. */
+    /* Of the other rules. */
     if (status != SPC_OK || (status = spc_geometry_check(g, error)) != SPC_OK)
         return status;
     made.to = *to;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "base/sized.h"
+#include "operators/conv.h"
 #include "operators/geometry.h"
 #include <string.h>
 
@@ -50,6 +51,11 @@ static spc_status make_concat(spc_net *net, spc_tensor *out,
             return spc__fail(error, SPC_EINVAL,
                              "parts 0 and %d have two coordinate sets", i);
         tensor.channels += net->tensors[parts[i]].channels;
+        if (tensor.channels > SPC__CHANNELS_MOST)
+            return spc__fail(error, SPC_EINVAL,
+                             "parts 0 to %d have %d channels: expected at most "
+                             "%d",
+                             i, tensor.channels, SPC__CHANNELS_MOST);
     }
     tensor.elements = tensor.channels;
     if ((status = spc__net_name_node(node, net, NULL, error)) != SPC_OK)
@@ -76,23 +82,11 @@ static int children(const spc_regrouping *how)
     return how->split[0] * how->split[1] * how->split[2];
 }
 
-/* Checks the numbers of a regrouping. */
-static spc_status check_regrouping(const spc_regrouping *how, spc_error *error)
-{
-    for (int i = 0; i < 3; i++)
-        if (how->scale[i] < 0 || how->scale[i] > SPC__GEOMETRY_MOST ||
-            how->split[i] < 1 || how->split[i] > 64 || children(how) > 64)
-            return spc__fail(error, SPC_EINVAL,
-                             "scale %d and split %d along %c: at least 0 and "
-                             "1, and at most 64 children of a voxel",
-                             how->scale[i], how->split[i], "xyz"[i]);
-    return SPC_OK;
-}
-
 /* A set made from a source at twice the scale has twice its shape. With several
  * sources it has the largest of their shapes. */
-static void regrouped_set(spc__net_set *set, const spc_net *net,
-                          const spc__net_node *node, const spc_regrouping *how)
+static spc_status regrouped_set(spc__net_set *set, const spc_net *net,
+                                const spc__net_node *node,
+                                const spc_regrouping *how, spc_error *error)
 {
     memset(set, 0, sizeof(*set));
     set->kind = SPC__NET_REGROUPED;
@@ -102,15 +96,22 @@ static void regrouped_set(spc__net_set *set, const spc_net *net,
         set->from[i] = net->tensors[node->in[i]].set;
         for (int a = 0; a < 3; a++) {
             int shape = net->sets[set->from[i]].shape[a];
-            int most = (shape - 1) * how->scale[a] + how->split[a];
+            int64_t most = (shape - 1) * (int64_t)how->scale[a] + how->split[a];
+            if (shape > 0 && most > SPC__SHAPE_MOST)
+                return spc__fail(error, SPC_EINVAL,
+                                 "scale %d along %c makes a shape of %lld "
+                                 "voxels: expected at most %d",
+                                 how->scale[a], "xyz"[a], (long long)most,
+                                 SPC__SHAPE_MOST);
             if (shape > 0 && most > set->shape[a])
-                set->shape[a] = most;
+                set->shape[a] = (int)most;
         }
     }
     /* If the shape of a source is unknown, so is that of the set. */
     for (int i = 0; i < node->ins; i++)
         if (net->sets[set->from[i]].shape[0] == 0)
             memset(set->shape, 0, sizeof(set->shape));
+    return SPC_OK;
 }
 
 /* The mask must be over the source's set, with one channel for each child. */
@@ -163,7 +164,8 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
     spc__net_tensor tensor = {0};
     spc__net_set set;
 
-    if (status != SPC_OK || (status = check_regrouping(how, error)) != SPC_OK)
+    if (status != SPC_OK ||
+        (status = spc_regrouping_check(how, error)) != SPC_OK)
         return status;
     tensor = net->tensors[sources[0]];
     if (net->sets[tensor.set].cloud)
@@ -184,7 +186,8 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
     if (node->slices)
         tensor.channels /= children(how);
     tensor.elements = tensor.channels;
-    regrouped_set(&set, net, node, how);
+    if ((status = regrouped_set(&set, net, node, how, error)) != SPC_OK)
+        return status;
     if (masked != NULL) {
         set.masked = true;
         set.mask = masked->mask;

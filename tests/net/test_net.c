@@ -202,7 +202,7 @@ static const struct {
      "its operands have two coordinate sets"},
     {"feature(feature(x, 'bev'), 'act=relu')", "its `in` is dense"},
     {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
-    {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
+    {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 along y: expected 0 to 65536"},
     {"regroup({x}, {split = {3, 1, 1}, slices = true})",
      "4 channels cannot be cut into slices for 3 children"},
     {"regroup({x}, {split = {1.5, 1, 1}})", "split must be a whole number"},

@@ -134,6 +134,111 @@ START_TEST(what_a_refused_layer_made_is_gone)
 }
 END_TEST
 
+/* A network with an input of 16 channels in a shape of 64^3 voxels. */
+static spc_net *make_shaped(spc_tensor *x)
+{
+    spc_net_input in = SPC_NET_INPUT_INIT;
+    spc_net *net;
+
+    assert_net(spc_net_create(&net, "n", &error));
+    in.channels = 16;
+    in.dtype = SPC_F32;
+    in.shape[0] = in.shape[1] = in.shape[2] = 64;
+    assert_net(spc_net_add_input(x, net, &in, &error));
+    return net;
+}
+
+/* The shape of a set is a quotient by the stride, so an unchecked one would
+ * divide by zero. */
+START_TEST(a_stride_of_0_is_refused)
+{
+    static const char *const convs[] = {
+        "inverse,cin=16,cout=16,k=2,stride=2,rule=floor,dtype=f32",
+        "inverse,cin=16,cout=16,k=2,stride=2,rule=footprint,dtype=f32",
+        "conv,cin=16,cout=16,k=2,stride=2,rule=floor,dtype=f32",
+        "conv,cin=16,cout=16,k=2,stride=2,rule=footprint,dtype=f32",
+    };
+    static const char *const features[] = {
+        "unpool=nearest,c=16,rule=floor,k=2,stride=2,dtype=f32",
+        "pool=max,c=16,rule=floor,k=2,stride=2,dtype=f32",
+    };
+    spc_tensor x, out;
+    spc_net *net = make_shaped(&x);
+
+    for (int i = 0; i < LENGTH(convs); i++) {
+        spc_net_layer layer = SPC_NET_LAYER_INIT;
+        assert_net(spc_conv_parse(&layer.conv, convs[i], &error));
+        layer.conv.geometry.stride[1] = 0;
+        layer.in = layer.at = x;
+        ck_assert_int_eq(spc_net_add_conv(&out, net, &layer, &error),
+                         SPC_EINVAL);
+        assert_says(error.text, "stride 0 along y: expected 1 to");
+    }
+    for (int i = 0; i < LENGTH(features); i++) {
+        spc_feature f = SPC_FEATURE_INIT;
+        assert_net(spc_feature_parse(&f, features[i], &error));
+        f.geometry.stride[1] = 0;
+        ck_assert_int_eq(spc_net_add_feature(&out, net, "p", &f, x,
+                                             SPC_NO_TENSOR, x, &error),
+                         SPC_EINVAL);
+        assert_says(error.text, "stride 0 along y: expected 1 to");
+    }
+    spc_net_free(net);
+}
+END_TEST
+
+/* Numbers whose products do not fit an int. */
+START_TEST(a_regrouping_that_is_too_large_is_refused)
+{
+    static const struct {
+        int scale, split[3];
+        const char *says;
+    } cases[] = {
+        {1, {1, 65536, 65536}, "split 65536 along y: expected 1 to 64"},
+        {1, {64, 64, 64}, "a split of 64x64x64 makes more than 64 children"},
+        {65536, {1, 1, 1}, ""},
+        {65536, {1, 1, 1}, "makes a shape of 270582939649 voxels"},
+    };
+    spc_tensor x, out;
+    spc_net *net = make_shaped(&x);
+
+    for (int i = 0; i < LENGTH(cases); i++) {
+        spc_regrouping how = SPC_REGROUPING_INIT;
+        how.scale[0] = cases[i].scale;
+        memcpy(how.split, cases[i].split, sizeof(how.split));
+        spc_status status =
+            spc_net_add_regroup(&out, net, &x, 1, &how, false, &error);
+        ck_assert_int_eq(status, cases[i].says[0] ? SPC_EINVAL : SPC_OK);
+        if (status == SPC_OK)
+            x = out;
+        else
+            assert_says(error.text, cases[i].says);
+    }
+    spc_net_free(net);
+}
+END_TEST
+
+START_TEST(a_concatenation_that_is_too_wide_is_refused)
+{
+    enum { PARTS = 8 };
+    spc_tensor x, parts[PARTS];
+    spc_net *net = make_shaped(&x);
+    spc_status status = SPC_OK;
+    int made = 0;
+
+    for (; status == SPC_OK && made < 12; made++) {
+        for (int i = 0; i < PARTS; i++)
+            parts[i] = x;
+        status = spc_net_add_concat(&x, net, parts, PARTS, &error);
+    }
+    ck_assert_int_eq(status, SPC_EINVAL);
+    ck_assert_int_eq(made, 5); /* 16 * 8^4 is 65536 */
+    assert_says(error.text, "parts 0 to 1 have 131072 channels: expected at "
+                            "most 65536");
+    spc_net_free(net);
+}
+END_TEST
+
 /* ---- planning ------------------------------------------------------------ */
 
 static spc_net_options spoil(int i, spc_net_options o)
@@ -430,6 +535,9 @@ int main(int argc, char **argv)
     tcase_add_test(tc, axes_that_are_none_are_refused);
     tcase_add_loop_test(tc, an_input_that_cannot_be_is_refused, 0,
                         LENGTH(inputs));
+    tcase_add_test(tc, a_stride_of_0_is_refused);
+    tcase_add_test(tc, a_regrouping_that_is_too_large_is_refused);
+    tcase_add_test(tc, a_concatenation_that_is_too_wide_is_refused);
     tcase_add_loop_test(tc, what_a_refused_layer_made_is_gone, 0,
                         LENGTH(layers));
     tcase_add_loop_test(tc, options_that_cannot_be_are_refused, 0,
