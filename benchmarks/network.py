@@ -173,8 +173,9 @@ class Part:
                 self.compiled()
         first = self.kept.get("spctune eager")
         for what, result in self.kept.items():
-            if first is not None and "off" not in self.rows[what]:
-                self.rows[what]["off"] = distance(result, first)
+            row = self.rows.get(what)
+            if first is not None and row is not None and "off" not in row:
+                row["off"] = distance(result, first)
         self.write()
         for engine, module in engines.items() if several else ():
             with self.in_time(), self.trying(f"{engine} training"):
