@@ -26,6 +26,7 @@
     X(spc_net_input, SPC_NET_INPUT_INIT)                                       \
     X(spc_net_layer, SPC_NET_LAYER_INIT)                                       \
     X(spc_net_masked, SPC_NET_MASKED_INIT)                                     \
+    X(spc_net_like, SPC_NET_LIKE_INIT)                                         \
     X(spc_net_options, SPC_NET_OPTIONS_INIT)                                   \
     X(spc_net_buffers, SPC_NET_BUFFERS_INIT)                                   \
     X(spc_tune_options, SPC_TUNE_OPTIONS_INIT)                                 \

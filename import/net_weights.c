@@ -63,12 +63,22 @@ static spc_status check_bias(const struct filling *f,
                      bias->name, param->layer);
 }
 
+/* The kernel of a layer, by the ending that its engine gives it; or NULL. */
+static const spc_array *find_kernel(const struct filling *f, const char *layer)
+{
+    static const char *const suffixes[] = {".weight", ".kernel",
+                                           ".linear.weight"};
+    const spc_array *array = NULL;
+
+    for (int i = 0; i < 3 && array == NULL; i++)
+        array = find(f, layer, suffixes[i]);
+    return array;
+}
+
 /* Loads a layer's kernel, by the ending that its engine gives it. */
 static spc_status load_kernel(float *out, const struct filling *f,
                               const spc_net_param *param)
 {
-    static const char *const suffixes[] = {".weight", ".kernel",
-                                           ".linear.weight"};
     spc_kernel_form form = {.bytes = sizeof(spc_kernel_form),
                             .engine = f->use->engine,
                             .axes = f->use->axes};
@@ -76,11 +86,9 @@ static spc_status load_kernel(float *out, const struct filling *f,
 
     if (status != SPC_OK)
         return status;
-    for (int i = 0; i < 3; i++) {
-        const spc_array *array = find(f, param->layer, suffixes[i]);
-        if (array != NULL)
-            return spc_kernel_load(out, param->conv, array, &form, f->error);
-    }
+    const spc_array *array = find_kernel(f, param->layer);
+    if (array != NULL)
+        return spc_kernel_load(out, param->conv, array, &form, f->error);
     return fail_missing(f, param->layer,
                         "the ending .weight, .kernel or .linear.weight");
 }
@@ -226,6 +234,27 @@ spc_status spc_weights_fill_net(spc_net *net, const spc_weights *weights,
             status = fill_param(&f, &param);
     }
     return status;
+}
+
+bool spc_weights_find_layer(spc_kernel_shape *out, const spc_weights *weights,
+                            const spc_weights_use *use, const char *layer)
+{
+    spc_kernel_shape shape;
+
+    if (out == NULL || weights == NULL || use == NULL || layer == NULL ||
+        SPC__TAKE_AS(&spc__sized_weights_use, spc_weights_use, use, NULL) !=
+            SPC_OK)
+        return false;
+    struct filling f = {NULL, weights, use, NULL};
+    spc_kernel_form form = {.bytes = sizeof(spc_kernel_form),
+                            .engine = use->engine,
+                            .axes = use->axes};
+    const spc_array *array = find_kernel(&f, layer);
+    if (array == NULL ||
+        spc_kernel_describe(&shape, array, &form, NULL) != SPC_OK)
+        return false;
+    *out = shape;
+    return true;
 }
 
 /* ---- unread arrays ------------------------------------------------------- */

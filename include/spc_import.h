@@ -287,6 +287,16 @@ SPC_API spc_status spc_weights_fill_net(spc_net *net,
                                         spc_error *error);
 
 /*
+ * Finds the kernel of a layer by its name, as spc_weights_fill_net does, and
+ * describes it, for spc_net_like.find. False: there is none, or it has not the
+ * shape of a kernel of that engine. *out is filled only on true.
+ */
+SPC_API bool spc_weights_find_layer(spc_kernel_shape *out,
+                                    const spc_weights *weights,
+                                    const spc_weights_use *use,
+                                    const char *layer);
+
+/*
  * How many arrays whose names begin with the prefix no layer of the network
  * reads; *first is the first of them, or NULL. That is no mistake, as a
  * checkpoint has more than a backbone; but a deeper network of the same names

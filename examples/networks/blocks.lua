@@ -21,6 +21,7 @@ end
 function blocks.residual(x, cout, name, parts, eps)
   parts = parts or {"conv1", "bn1", "conv2", "bn2", "downsample.0",
                     "downsample.1"}
+  cout = name and width(sub(name, parts[1]), cout) or cout
   local words = "subm,k=3,cout=" .. cout
   local y = blocks.relu(x, words, sub(name, parts[1]), sub(name, parts[2]),
                         {eps = eps})
@@ -38,6 +39,10 @@ end
 -- `count` of them, numbered from `first` (0), which may change the channels.
 function blocks.stage(x, cout, count, name, parts, eps, first)
   first = first or 0
+  if name then
+    count = _ENV.count(sub(name, "#." .. (parts and parts[1] or "conv1")),
+                       first, count)
+  end
   for i = first, first + count - 1 do
     x = blocks.residual(x, cout, sub(name, i), parts, eps)
   end

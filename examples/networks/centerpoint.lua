@@ -15,10 +15,7 @@ end
 -- The convolutions of its blocks have a bias before the batch normalisation;
 -- it is folded into the bias of the latter.
 local function stage(x, width, name, from)
-  for i = from, from + 1 do
-    x = blocks.residual(x, width, name .. "." .. i, nil, 1e-3)
-  end
-  return x
+  return blocks.stage(x, width, 2, name, nil, 1e-3, from)
 end
 
 x = layer(x, "subm,k=3,cout=16", "conv_input")

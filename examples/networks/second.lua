@@ -14,15 +14,19 @@ local function layer(x, words, name, key)
 end
 
 x = layer(x, "subm,k=3,cout=16", "conv_input", "subm1")
-x = layer(x, "subm,k=3,cout=16", "conv1.0", "subm1")
+for i = 0, count("conv1.#.0", 0, 1) - 1 do
+  x = layer(x, "subm,k=3,cout=16", "conv1." .. i, "subm1")
+end
 for level, width in ipairs {32, 64, 64} do
   local name = "conv" .. level + 1
   local padding = level == 3 and "1x1x0" or "1"
   local down = "conv,k=3,stride=2,rule=footprint,padding=" .. padding ..
                ",cout=" .. width
   x = layer(x, down, name .. ".0", "spconv" .. level + 1)
-  x = layer(x, "subm,k=3,cout=" .. width, name .. ".1", "subm" .. level + 1)
-  x = layer(x, "subm,k=3,cout=" .. width, name .. ".2", "subm" .. level + 1)
+  for i = 1, count(name .. ".#.0", 1, 2) do
+    x = layer(x, "subm,k=3,cout=" .. width, name .. "." .. i,
+              "subm" .. level + 1)
+  end
 end
 x = layer(x, "conv,k=1x1x3,stride=1x1x2,padding=0,rule=footprint,cout=128",
           "conv_out", "spconv_down2")

@@ -19,8 +19,7 @@ for level, width in ipairs {32, 64, 128, 128, 128} do
   local name = "conv" .. level + 1
   x = layer(x, "conv,k=3,stride=2,padding=1,rule=footprint,cout=" .. width,
             name .. ".0")
-  x = blocks.residual(x, width, name .. ".1", nil, 1e-3)
-  x = blocks.residual(x, width, name .. ".2", nil, 1e-3)
+  x = blocks.stage(x, width, 2, name, nil, 1e-3, 1)
   levels[level + 1] = x
 end
 

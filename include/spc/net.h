@@ -45,6 +45,38 @@ SPC_API spc_status spc_net_create(spc_net **out, const char *name,
  * *out. SPC_ENOTFOUND; SPC_ETEMPLATE: a mistake in the file, with its line. */
 SPC_API spc_status spc_net_load(spc_net **out, const char *path,
                                 spc_dtype dtype, spc_error *error);
+
+/* What is known of a network that resembles that of a file: another grid, and
+ * weights with other channels or more blocks. */
+typedef struct spc_net_like {
+    size_t bytes; /* sizeof this struct: SPC_NET_LIKE_INIT sets it */
+    /* Finds the weights of a layer by its name; false: there are none. NULL:
+     * channels and numbers of blocks are those of the file. It must not call
+     * the library with the network that is being read. */
+    bool (*find)(int *cin, int *cout, const char *layer, void *payload);
+    void *payload;
+    double voxel[3], low[3], high[3]; /* all 0: the file states no grid */
+} spc_net_like;
+
+#define SPC_NET_LIKE_INIT                                                      \
+    {                                                                          \
+        sizeof(spc_net_like), NULL, NULL, {0, 0, 0}, {0, 0, 0},                \
+        {                                                                      \
+            0, 0, 0                                                            \
+        }                                                                      \
+    }
+
+/*
+ * Reads a network as spc_net_load does, with the channels of the weights that
+ * `find` finds, and the grid of *like; the shape keeps what it has beyond the
+ * cells of the grid. The file asks for widths and numbers of blocks by its
+ * functions width() and count(). The caller frees *out. SPC_EINVAL: the file
+ * states a grid and *like does not, as no weights tell it, or the reverse; a
+ * grid without a whole number of voxels from 1 on; and as spc_net_load.
+ */
+SPC_API spc_status spc_net_load_like(spc_net **out, const char *path,
+                                     spc_dtype dtype, const spc_net_like *like,
+                                     spc_error *error);
 SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
 
 /*

@@ -420,6 +420,17 @@ class spc_buffers(Structure):
     ]
 
 
+class spc_net_like(Structure):
+    _fields_ = [
+        ("bytes", c_size_t),
+        ("find", CFUNCTYPE(c_bool, c_void_p, c_void_p, c_char_p, c_void_p)),
+        ("payload", c_void_p),
+        ("voxel", c_double * 3),
+        ("low", c_double * 3),
+        ("high", c_double * 3),
+    ]
+
+
 class spc_net_row(Structure):
     _fields_ = [
         ("file", c_char_p),
@@ -909,6 +920,7 @@ STRUCTS: Tuple[Any, ...] = (
     spc_explain_question,
     spc_explanation,
     spc_buffers,
+    spc_net_like,
     spc_net_row,
     spc_net_input,
     spc_net_layer,
@@ -991,6 +1003,8 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
            0, (0,)),
           0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, (0,)),
          -1, -1, -1, None, None, 0),
+    spc_net_like:
+        (0, None, None, (0, 0, 0), (0, 0, 0), (0, 0, 0)),
     spc_net_masked:
         (0, None, -1, ((1, 1, 1), (1, 1, 1)), 0, -1, 0, 0),
     spc_net_options:
@@ -1178,6 +1192,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
     "spc_net_load": (c_int, (
         POINTER(c_void_p), c_char_p, c_int, POINTER(spc_error))),
+    "spc_net_load_like": (c_int, (
+        POINTER(c_void_p), c_char_p, c_int, POINTER(spc_net_like),
+        POINTER(spc_error))),
     "spc_net_free": (None, (c_void_p,)),
     "spc_net_store": (c_int, (c_void_p, c_void_p, c_char_p, c_char_p, c_bool)),
     "spc_net_open": (c_int, (POINTER(c_void_p), c_void_p, c_char_p)),

@@ -36,6 +36,7 @@ static const spc__struct structs[] = {
     {ROW(spc_net_info)},
     {ROW(spc_net_input)},
     {ROW(spc_net_layer)},
+    {ROW(spc_net_like)},
     {ROW(spc_net_masked)},
     {ROW(spc_net_options)},
     {ROW(spc_net_output)},

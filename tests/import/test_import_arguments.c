@@ -217,6 +217,7 @@ static const spc_onnx_options *onnx_options(which w)
     X(S, 8, spc_batch_norm_load, floats_out, floats_out, channels, weights,    \
       word, real_double, floats, error)                                        \
     X(S, 4, spc_weights_fill_net, net, weights, use, error)                    \
+    X(V, 4, spc_weights_find_layer, out_shape, weights, use, word)              \
     X(V, 4, spc_weights_unread_count, out_array, net, weights, use)                  \
     X(S, 3, spc_onnx_open, out_onnx, no_file, error)                           \
     X(V, 1, spc_onnx_free, no_onnx)                                            \

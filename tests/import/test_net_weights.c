@@ -486,6 +486,177 @@ START_TEST(steps_of_i8_need_numbers)
 }
 END_TEST
 
+/* ---- like another network ------------------------------------------------ */
+
+static const spc_weights_use of_detector = {.bytes = sizeof(spc_weights_use),
+                                            .engine = SPC_ENGINE_SPCONV2,
+                                            .axes = "zyx",
+                                            .prefix = "b."};
+
+static bool find_layer(int *cin, int *cout, const char *layer, void *payload)
+{
+    spc_kernel_shape shape;
+
+    (void)payload;
+    if (!spc_weights_find_layer(&shape, weights, &of_detector, layer))
+        return false;
+    *cin = shape.cin;
+    *cout = shape.cout;
+    return true;
+}
+
+/* A kernel and its normalisation. */
+static void add_layer(const char *kernel, const char *norm, int cout, int cin,
+                      int z, int y, int x)
+{
+    char name[48];
+
+    snprintf(name, sizeof(name), "b.%.30s.weight", kernel);
+    add_array(name, 5, (int64_t[]){cout, z, y, x, cin});
+    snprintf(name, sizeof(name), "b.%.30s", norm);
+    add_norm(name, cout);
+}
+
+static void add_numbered(const char *format, int number, int cout, int cin)
+{
+    char kernel[64], norm[64];
+
+    snprintf(kernel, sizeof(kernel), "%s.%d.0", format, number);
+    snprintf(norm, sizeof(norm), "%s.%d.1", format, number);
+    add_layer(kernel, norm, cout, cin, 3, 3, 3);
+}
+
+/* SECOND with six channels, narrow levels, and other numbers of layers. */
+static void add_second(void)
+{
+    static const int widths[] = {8, 12, 20, 28}, blocks[] = {2, 3, 1, 2};
+    char level[16];
+
+    add_layer("conv_input.0", "conv_input.1", 8, 6, 3, 3, 3);
+    for (int l = 0; l < 4; l++) {
+        snprintf(level, sizeof(level), "conv%d", l + 1);
+        int from = l == 0 ? 0 : 1;
+        for (int i = from; i < from + blocks[l]; i++) {
+            char kernel[64], norm[64];
+            snprintf(kernel, sizeof(kernel), "%s.%d.0", level, i);
+            snprintf(norm, sizeof(norm), "%s.%d.1", level, i);
+            add_layer(kernel, norm, widths[l], widths[l], 3, 3, 3);
+        }
+        if (l > 0)
+            add_numbered(level, 0, widths[l], widths[l - 1]);
+    }
+    add_layer("conv_out.0", "conv_out.1", 40, 28, 3, 1, 1);
+    assert_ok(spc__weights_finish(weights, &error));
+}
+
+static spc_net_like like_second(void)
+{
+    spc_net_like like = SPC_NET_LIKE_INIT;
+
+    like.find = find_layer;
+    for (int i = 0; i < 3; i++) {
+        like.voxel[i] = i < 2 ? 0.1 : 0.25;
+        like.low[i] = -4 * (i + 1);
+        like.high[i] = 4;
+    }
+    return like;
+}
+
+START_TEST(a_network_like_another_has_its_own_widths_and_grid)
+{
+    static const int shape[3] = {80, 120, 65};
+    char path[4400];
+    spc_net_like like = like_second();
+    spc_net *second = NULL;
+    spc_net_info info;
+    spc_tensor_info out;
+    const spc_array *first;
+
+    add_second();
+    snprintf(path, sizeof(path), "%s",
+             suite_path("../examples/networks/second.lua"));
+    assert_ok(spc_net_load_like(&second, path, SPC_F32, &like, &error));
+    spc_net_describe(&info, second);
+    ck_assert_int_eq(info.input->channels, 6);
+    /* One more along z than the grid has, as in the file. */
+    ck_assert_mem_eq(info.input->shape, shape, sizeof(shape));
+    ck_assert_double_eq(info.input->voxel[2], 0.25);
+    ck_assert_double_eq(info.input->low[1], -8);
+    ck_assert_int_eq(info.layers, 1 + 2 + 4 + 2 + 3 + 1);
+    ck_assert_int_eq(info.maps, 8);
+    assert_ok(spc_net_tensor_at(&out, second, info.tensors - 1, &error));
+    ck_assert(out.dense);
+    /* 40 channels; 65, 33, 17, 8 and then 3 voxels along z. */
+    ck_assert_int_eq(out.elements, 40 * 3 * (80 / 8) * (120 / 8));
+    assert_ok(spc_weights_fill_net(second, weights, &of_detector, &error));
+    ck_assert_int_eq(
+        spc_weights_unread_count(&first, second, weights, &of_detector), 0);
+    spc_net_free(second);
+}
+END_TEST
+
+/* Without weights, and with the grid of the file, it is the file's network. */
+START_TEST(a_network_like_another_and_nothing_else_is_that_one)
+{
+    spc_net_like like = SPC_NET_LIKE_INIT;
+    char path[4400];
+    spc_net *one = NULL, *other = NULL;
+    spc_net_info a, b;
+
+    snprintf(path, sizeof(path), "%s",
+             suite_path("../examples/networks/centerpoint.lua"));
+    assert_ok(spc_net_load(&one, path, SPC_F16, &error));
+    spc_net_describe(&a, one);
+    memcpy(like.voxel, a.input->voxel, sizeof(like.voxel));
+    memcpy(like.low, a.input->low, sizeof(like.low));
+    memcpy(like.high, a.input->high, sizeof(like.high));
+    assert_ok(spc_net_load_like(&other, path, SPC_F16, &like, &error));
+    spc_net_describe(&b, other);
+    ck_assert_int_eq(a.layers, b.layers);
+    ck_assert_int_eq(a.params, b.params);
+    ck_assert_mem_eq(a.input->shape, b.input->shape, sizeof(b.input->shape));
+    for (int i = 0; i < a.params; i++) {
+        spc_net_param p, q;
+        ck_assert_int_eq(spc_net_param_at(&p, one, i), SPC_OK);
+        ck_assert_int_eq(spc_net_param_at(&q, other, i), SPC_OK);
+        ck_assert_str_eq(p.layer, q.layer);
+        ck_assert_int_eq(p.count, q.count);
+    }
+    spc_net_free(one);
+    spc_net_free(other);
+}
+END_TEST
+
+static const struct {
+    const char *file;
+    double voxel, high;
+    const char *said;
+} unlike[] = {
+    {"second.lua", 0, 4, "weights do not tell theirs"},
+    {"minkunet18a.lua", 0.1, 4, "it states no grid"},
+    {"second.lua", 0.1, 4.05, "no whole number of voxels"},
+    {"second.lua", 0.1, -100, "no whole number of voxels"},
+    {"nothing.lua", 0.1, 4, "nothing.lua"},
+};
+
+START_TEST(what_is_not_like_the_file_is_refused_in_one_sentence)
+{
+    char path[4400];
+    spc_net_like like = like_second();
+    spc_net *none = net;
+
+    like.voxel[0] = unlike[_i].voxel;
+    like.high[0] = unlike[_i].high;
+    snprintf(path, sizeof(path), "%s/../examples/networks/%s", suite_data(),
+             unlike[_i].file);
+    ck_assert_int_ne(spc_net_load_like(&none, path, SPC_F16, &like, &error),
+                     SPC_OK);
+    ck_assert_ptr_null(none);
+    ck_assert_msg(strstr(error.text, unlike[_i].said) != NULL, "'%s'",
+                  error.text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("net_weights");
@@ -506,6 +677,11 @@ int main(void)
     tcase_add_test(tcase, layers_of_one_name_have_one_array);
     tcase_add_test(tcase, what_is_no_number_is_noted);
     tcase_add_test(tcase, steps_of_i8_need_numbers);
+    tcase_add_test(tcase, a_network_like_another_has_its_own_widths_and_grid);
+    tcase_add_test(tcase, a_network_like_another_and_nothing_else_is_that_one);
+    tcase_add_loop_test(tcase,
+                        what_is_not_like_the_file_is_refused_in_one_sentence, 0,
+                        (int)(sizeof(unlike) / sizeof(*unlike)));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -809,6 +809,13 @@ static spc_net_masked a_masked(void)
     return m;
 }
 
+static spc_net_like a_like(void)
+{
+    spc_net_like like = SPC_NET_LIKE_INIT;
+
+    return like;
+}
+
 static const spc_net_options good_net_options = {.bytes =
                                                      sizeof(spc_net_options),
                                                  4,
@@ -897,6 +904,8 @@ STRUCT(spc_net_layer, net_layer, a_layer(), SET_BYTES
 STRUCT(spc_net_masked, masked, a_masked(), SET_BYTES
        SET_ALL(in) SET_ALL(mask) SET_ALL(how.scale[0]) SET_ALL(how.split[0])
        SET_REAL(room) SET(above, NAN) SET(slices, true) SET(name, ""))
+STRUCT(spc_net_like, net_like, a_like(), SET_BYTES
+       SET_REAL(voxel[0]) SET_REAL(low[0]) SET_REAL(high[0]))
 STRUCT(spc_net_options, net_options, good_net_options, SET_BYTES
        SET_ROWS(capacity) SET_ALL(low[0]) SET_ALL(low[1]) SET_ALL(high[0])
        SET_ALL(high[2]) SET(flags, UINT_MAX) SET_REAL(growth)
@@ -1224,6 +1233,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_operators, number)                                             \
     X(S, 3, spc_net_create, out_net, word, error)                              \
     X(S, 4, spc_net_load, out_net, file, dtype, error)                         \
+    X(S, 5, spc_net_load_like, out_net, file, dtype, net_like, error)          \
     X(V, 1, spc_net_free, no_net)                                              \
     X(S, 5, spc_net_store, ctx, net, word, word, flag)                         \
     X(S, 3, spc_net_open, out_net, ctx, word)                                  \

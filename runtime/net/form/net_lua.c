@@ -16,6 +16,7 @@
  *   regroup({x}, {..., mask = logits, above = 0, room = 4})
  *   output(x, "NAME")     without a name: "out", then "out2" and so on
  *   channels(x)   shape(x)                           properties of a tensor
+ *   width("NAME", 16)   count("conv1.#.0", 0, 2)     of the weights, if known
  *   include "FILE.lua"                               from the same folder
  *
  * Tensors are numbers. A layer's text may omit the words cin (c) and dtype;
@@ -27,11 +28,13 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sized.h"
 #include "base/text/names.h"
 #include "compiler/sandbox.h"
 #include <lauxlib.h>
 #include <limits.h>
 #include <locale.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +46,9 @@ typedef struct reader {
     int folder_length;
     const char *file; /* its name in that folder */
     spc_dtype dtype;
+    const spc_net_like *like; /* NULL: the file alone */
+    int channels;             /* of the input, by its weights; 0: the file's */
+    bool has_grid;            /* the file states one */
     spc__buf texts[FILES_MOST]; /* texts of files; freed here, as Lua errors
                                  * skip other cleanup */
     int text_count;
@@ -243,6 +249,33 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
     return (spc_dtype)at;
 }
 
+/*
+ * Replaces the file's grid. Shapes may have more voxels than the grid has cells
+ * (SECOND's have one more along z), and keep them.
+ */
+static void take_grid(lua_State *L, spc_net_input *input,
+                      const spc_net_like *like)
+{
+    if (!(input->voxel[0] > 0) || !(like->voxel[0] > 0))
+        return;
+    for (int i = 0; i < 3; i++) {
+        double were = round((input->high[i] - input->low[i]) / input->voxel[i]);
+        double cells = (like->high[i] - like->low[i]) / like->voxel[i];
+        if (!(cells >= 0.5 && cells < 1 << 30) ||
+            fabs(cells - round(cells)) > 1e-3)
+            luaL_error(L,
+                       "a grid from %f to %f has no whole number of voxels of "
+                       "%f along %s",
+                       like->low[i], like->high[i], like->voxel[i],
+                       (const char *[]){"x", "y", "z"}[i]);
+        if (input->shape[i] > 0)
+            input->shape[i] += (int)(round(cells) - were);
+    }
+    memcpy(input->voxel, like->voxel, sizeof(input->voxel));
+    memcpy(input->low, like->low, sizeof(input->low));
+    memcpy(input->high, like->high, sizeof(input->high));
+}
+
 /* input {fields}: returns a tensor. */
 static int do_input(lua_State *L)
 {
@@ -265,9 +298,59 @@ static int do_input(lua_State *L)
     input.points = whole(L, number_field(L, 1, "points", 0), "points");
     lua_getfield(L, 1, "cloud");
     input.cloud = lua_toboolean(L, -1);
+    r->has_grid = input.voxel[0] > 0;
+    if (r->like != NULL)
+        take_grid(L, &input, r->like);
+    if (r->channels > 0)
+        input.channels = r->channels;
     if (spc_net_add_input(&out, r->net, &input, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
+    return 1;
+}
+
+/* True if the weights have the layer. */
+static bool find_layer(const reader *r, int *cin, int *cout, const char *name)
+{
+    return r->like != NULL && r->like->find != NULL && name != NULL &&
+           r->like->find(cin, cout, name, r->like->payload);
+}
+
+/* width(name, channels): those of the layer's outputs in the weights, else the
+ * second argument. */
+static int do_width(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    lua_Integer width = luaL_checkinteger(L, 2);
+    int cin, cout;
+
+    lua_pushinteger(L, find_layer(self(L), &cin, &cout, name) ? cout : width);
+    return 1;
+}
+
+/*
+ * count(name, first, number): how many layers the weights have, numbered from
+ * `first` on, where the name has a '#' for the number. Without weights, or
+ * without any such layer, the third argument.
+ */
+static int do_count(lua_State *L)
+{
+    enum { MOST = 1000 };
+    const char *name = luaL_checkstring(L, 1), *mark = strchr(name, '#');
+    lua_Integer first = luaL_checkinteger(L, 2);
+    lua_Integer number = luaL_checkinteger(L, 3), found = 0;
+    int cin, cout;
+
+    if (mark == NULL)
+        return luaL_error(L, "'%s' has no # for the number of a layer", name);
+    for (; found < MOST; found++) {
+        char text[256];
+        snprintf(text, sizeof(text), "%.*s%lld%s", (int)(mark - name), name,
+                 (long long)(first + found), mark + 1);
+        if (!find_layer(self(L), &cin, &cout, text))
+            break;
+    }
+    lua_pushinteger(L, found > 0 ? found : number);
     return 1;
 }
 
@@ -293,8 +376,12 @@ static int do_conv(lua_State *L)
     /* After the fields: the text stays on the stack, where need_table() would
      * remove it. */
     text = complete(L, r, layer.in, text, "cin");
-    if (spc_conv_parse(&layer.conv, text, &r->error) != SPC_OK ||
-        spc_net_add_conv(&out, r->net, &layer, &r->error) != SPC_OK)
+    if (spc_conv_parse(&layer.conv, text, &r->error) != SPC_OK)
+        return raise(L, r);
+    int cin, cout;
+    if (find_layer(r, &cin, &cout, layer.name))
+        layer.conv.cout = cout;
+    if (spc_net_add_conv(&out, r->net, &layer, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
     return 1;
@@ -535,6 +622,8 @@ static const luaL_Reg functions[] = {
     {"output", do_output},
     {"channels", do_channels},
     {"shape", do_shape},
+    {"width", do_width},
+    {"count", do_count},
     {"include", do_include},
     {NULL, NULL},
 };
@@ -608,6 +697,39 @@ static spc_status check_result(const spc_net *net, bool is_part,
     return SPC_OK;
 }
 
+/* Reads the file once. */
+static spc_status load(spc_net **out, reader *r, const char *path,
+                       spc_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    spc_status status;
+
+    r->folder = path;
+    r->folder_length = slash != NULL ? (int)(slash + 1 - path) : 0;
+    r->file = slash != NULL ? slash + 1 : path;
+    if ((status = check_file(path, error)) == SPC_OK &&
+        (status = spc_net_create(&r->net, r->file, error)) == SPC_OK &&
+        (status = run_sandbox(r, error)) == SPC_OK)
+        status = check_result(r->net, r->is_part, r->file, error);
+    for (int i = 0; i < r->text_count; i++)
+        spc__buf_release(&r->texts[i]);
+    r->text_count = 0;
+    if (status == SPC_OK) {
+        *out = r->net;
+        r->net = NULL;
+    }
+    spc_net_free(r->net);
+    r->net = NULL;
+    return status;
+}
+
+static spc_status check_type(spc_dtype dtype, spc_error *error)
+{
+    return spc__dtype_of(dtype) != NULL
+               ? SPC_OK
+               : spc__fail(error, SPC_EINVAL, "type %d is unknown", (int)dtype);
+}
+
 spc_status spc_net_load(spc_net **out, const char *path, spc_dtype dtype,
                         spc_error *error)
 {
@@ -617,24 +739,76 @@ spc_status spc_net_load(spc_net **out, const char *path, spc_dtype dtype,
 
     if (out != NULL)
         *out = NULL;
-    if (status != SPC_OK)
-        return status;
-    if (spc__dtype_of(dtype) == NULL)
-        return spc__fail(error, SPC_EINVAL, "type %d is unknown", (int)dtype);
-    const char *slash = strrchr(path, '/');
-    r.folder = path;
-    r.folder_length = slash != NULL ? (int)(slash + 1 - path) : 0;
-    r.file = slash != NULL ? slash + 1 : path;
-    if ((status = check_file(path, error)) == SPC_OK &&
-        (status = spc_net_create(&r.net, r.file, error)) == SPC_OK &&
-        (status = run_sandbox(&r, error)) == SPC_OK)
-        status = check_result(r.net, r.is_part, r.file, error);
-    for (int i = 0; i < r.text_count; i++)
-        spc__buf_release(&r.texts[i]);
-    if (status == SPC_OK) {
-        *out = r.net;
-        r.net = NULL;
+    if (status == SPC_OK)
+        status = check_type(dtype, error);
+    return status == SPC_OK ? load(out, &r, path, error) : status;
+}
+
+/* ---- like another network ------------------------------------------------ */
+
+/* The input's channels in the weights of the first layer that reads it; 0: not
+ * known. */
+static int first_channels(const reader *r, const spc_net *net)
+{
+    int cin, cout;
+
+    for (int i = 0; i < net->node_count; i++) {
+        const spc__net_node *n = &net->nodes[i];
+        if (n->kind == SPC__NODE_CONV && n->in[0] == 0 &&
+            find_layer(r, &cin, &cout, n->name))
+            return cin * n->conv.groups;
     }
-    spc_net_free(r.net);
+    return 0;
+}
+
+static spc_status check_grid(const reader *r, spc_error *error)
+{
+    bool given = r->like->voxel[0] > 0;
+
+    if (given == r->has_grid)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     given ? "%s: it states no grid, so none can be given"
+                           : "%s: it states a grid, and weights do not tell "
+                             "theirs: give the size of a voxel and the range",
+                     r->file);
+}
+
+/* Reads the file twice: the first time finds which layer reads the input. */
+static spc_status load_like(spc_net **out, reader *r, const char *path,
+                            spc_error *error)
+{
+    spc_net *first = NULL;
+    spc_status status = load(&first, r, path, error);
+
+    if (status == SPC_OK)
+        status = check_grid(r, error);
+    if (status == SPC_OK) {
+        r->channels = first_channels(r, first);
+        if (r->channels > 0 && r->channels != first->input.channels) {
+            status = load(out, r, path, error);
+        } else {
+            *out = first;
+            first = NULL;
+        }
+    }
+    spc_net_free(first);
     return status;
+}
+
+spc_status spc_net_load_like(spc_net **out, const char *path, spc_dtype dtype,
+                             const spc_net_like *like, spc_error *error)
+{
+    reader r = {.dtype = dtype};
+    spc_status status = spc__need(error, __func__, "out", out, "path", path,
+                                  "like", like, NULL);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_net_like, like, error)) != SPC_OK ||
+        (status = check_type(dtype, error)) != SPC_OK)
+        return status;
+    r.like = like;
+    return load_like(out, &r, path, error);
 }

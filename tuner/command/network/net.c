@@ -38,8 +38,11 @@ static const cli_option options[] = {
      "add: our names of that engine's axes: xyz, zyx"},
     {0, "prefix", "TEXT", CLI_TEXT, AT_NET(prefix),
      "add: of the names of all arrays"},
+    {0, "like", "FILE.lua", CLI_TEXT, AT_NET(like),
+     "add: FILE is weights, of a network like this one, with widths and "
+     "numbers of blocks by the weights, and the grid of --voxel and --range"},
     {0, "voxel", "X,Y,Z", CLI_TEXT, AT_NET(voxel),
-     "add: of an ONNX file: the size of its voxels"},
+     "add: of an ONNX file, or with --like: the size of its voxels"},
     {0, "range", "LOW,HIGH", CLI_TEXT, AT_NET(range),
      "add: and X,Y,Z of both corners of its grid"},
     {0, "dtype", "f16|bf16|f32", CLI_WORD, AT_NET(dtype),
@@ -418,7 +421,7 @@ static spc_status run_first(cli *self, struct args *args)
 /* Reports options of other verbs. */
 static void say_idle(const cli *self, const struct args *args, const char *verb)
 {
-    static const char of_add[] = "name replace weights seed from axes prefix "
+    static const char of_add[] = "name replace weights seed from axes prefix like "
                                  "voxel range dtype int8";
 
     if (strcmp(verb, "first") == 0)

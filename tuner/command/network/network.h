@@ -13,7 +13,8 @@ typedef struct network_args {
     const char *dtype;
     cli_list weights;                 /* files; empty: weights are drawn */
     const char *from, *axes, *prefix; /* the format of these files */
-    const char *voxel, *range; /* for an ONNX file, which lacks them */
+    const char *voxel, *range; /* for files that lack them */
+    const char *like; /* the network in Lua that `file`, of weights, is like */
     cli_list scenes;
     const char *coords;   /* NULL: use scenes */
     const char *columns;  /* of files: letters, or for points their number;

@@ -42,21 +42,22 @@ static bool read_numbers(double *out, int count, const char *text)
 }
 
 /* Reads the grid that turns points into voxels. */
-static spc_status read_grid(spc_onnx_options *out, const network_args *args)
+static spc_status read_grid(double voxel[3], double low[3], double high[3],
+                            const network_args *args)
 {
     double range[6];
 
     if (args->voxel == NULL && args->range == NULL)
         return SPC_OK;
     if (args->voxel == NULL || args->range == NULL ||
-        !read_numbers(out->voxel, 3, args->voxel) ||
+        !read_numbers(voxel, 3, args->voxel) ||
         !read_numbers(range, 6, args->range))
         return cli_fail(SPC_EINVAL, "a grid is --voxel X,Y,Z and --range "
                                     "X,Y,Z,X,Y,Z, such as --voxel "
                                     "0.075,0.075,0.2 --range "
                                     "-54,-54,-5,54,54,3");
-    memcpy(out->low, range, sizeof(out->low));
-    memcpy(out->high, range + 3, sizeof(out->high));
+    memcpy(low, range, 3 * sizeof(*low));
+    memcpy(high, range + 3, 3 * sizeof(*high));
     return SPC_OK;
 }
 
@@ -122,7 +123,8 @@ static spc_status read_onnx(spc_net **out, const cli *self,
     options.axes = args->axes;
     options.int8 = int8;
     if ((status = read_matrices(&options, args)) != SPC_OK ||
-        (status = read_grid(&options, args)) != SPC_OK)
+        (status = read_grid(options.voxel, options.low, options.high, args)) !=
+            SPC_OK)
         return status;
     status = spc_onnx_open(&onnx, args->file, error);
     if (status == SPC_OK)
@@ -151,20 +153,30 @@ static void say_unread(const cli *self, const spc_net *net,
 }
 
 /* Takes the layers' weights from files by their names. */
+/* Opens the files of weights, and reads how they are to be used. */
+static spc_status open_weights(spc_weights **out, spc_weights_use *use,
+                               const network_args *args,
+                               const char *const *paths, int count,
+                               spc_error *error)
+{
+    spc_status status = SPC_OK;
+
+    use->axes = args->axes;
+    use->prefix = args->prefix;
+    if (args->from != NULL)
+        status = spc_engine_parse(&use->engine, args->from, error);
+    return status == SPC_OK ? spc_weights_open(out, paths, count, error)
+                            : status;
+}
+
 static spc_status read_weights(spc_net *net, const cli *self,
                                const network_args *args, spc_error *error)
 {
     spc_weights_use use = SPC_WEIGHTS_USE_INIT;
     spc_weights *weights = NULL;
-    spc_status status = SPC_OK;
+    spc_status status = open_weights(&weights, &use, args, args->weights.at,
+                                     args->weights.count, error);
 
-    use.axes = args->axes;
-    use.prefix = args->prefix;
-    if (args->from != NULL)
-        status = spc_engine_parse(&use.engine, args->from, error);
-    if (status == SPC_OK)
-        status = spc_weights_open(&weights, args->weights.at,
-                                  args->weights.count, error);
     if (status == SPC_OK)
         status = spc_weights_fill_net(net, weights, &use, error);
     if (status == SPC_OK && self != NULL)
@@ -173,12 +185,103 @@ static spc_status read_weights(spc_net *net, const cli *self,
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
 
+/* ---- like another network ------------------------------------------------ */
+
+typedef struct likeness {
+    spc_weights *weights;
+    spc_weights_use use;
+    int found; /* layers */
+} likeness;
+
+static bool find_layer(int *cin, int *cout, const char *layer, void *payload)
+{
+    likeness *like = payload;
+    spc_kernel_shape shape;
+
+    if (!spc_weights_find_layer(&shape, like->weights, &like->use, layer))
+        return false;
+    *cin = shape.cin;
+    *cout = shape.cout;
+    like->found++;
+    return true;
+}
+
+static spc_status load_like(spc_net **out, likeness *like,
+                            const network_args *args, spc_dtype dtype,
+                            spc_error *error)
+{
+    spc_net_like how = SPC_NET_LIKE_INIT;
+    spc_status status = read_grid(how.voxel, how.low, how.high, args);
+
+    if (status != SPC_OK)
+        return status;
+    how.find = find_layer;
+    how.payload = like;
+    status = spc_net_load_like(out, args->like, dtype, &how, error);
+    if (status == SPC_OK && like->found == 0)
+        status = cli_fail(SPC_ENOTFOUND,
+                          "'%s' has the weights of no layer of '%s': do "
+                          "--prefix and --from describe its names and kernels?",
+                          args->file, args->like);
+    else if (status != SPC_OK)
+        status = cli_fail(status, "%s%s", error->text,
+                          args->voxel == NULL && status == SPC_EINVAL
+                              ? " (--voxel X,Y,Z --range X,Y,Z,X,Y,Z)"
+                              : "");
+    return status;
+}
+
+/* The network of weights that a network in Lua describes but for numbers. */
+static spc_status read_like(spc_net **out, const cli *self,
+                            const network_args *args, spc_dtype dtype,
+                            spc_error *error)
+{
+    likeness like = {.use = SPC_WEIGHTS_USE_INIT};
+    spc_net_info info;
+    spc_status status;
+
+    if (args->weights.count > 0)
+        return cli_fail(SPC_EINVAL,
+                        "with --like '%s' is the file of weights: "
+                        "drop --weights",
+                        args->file);
+    status =
+        open_weights(&like.weights, &like.use, args, &args->file, 1, error);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error->text);
+    status = load_like(out, &like, args, dtype, error);
+    if (status == SPC_OK) {
+        status = spc_weights_fill_net(*out, like.weights, &like.use, error);
+        if (status != SPC_OK)
+            cli_fail(status, "%s", error->text);
+    }
+    if (status == SPC_OK && self != NULL) {
+        spc_net_describe(&info, *out);
+        cli_say(self, "like %s: %d channels, %s, a shape of %dx%dx%d voxels",
+                args->like, info.input->channels,
+                spc__count(info.layers, "layer"), info.input->shape[0],
+                info.input->shape[1], info.input->shape[2]);
+        say_unread(self, *out, like.weights, &like.use);
+    }
+    spc_weights_free(like.weights);
+    return status;
+}
+
 spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype)
 {
     spc_error error = {0};
     spc_status status;
 
+    *out = NULL;
+    if (args->like != NULL) {
+        status = read_like(out, self, args, dtype, &error);
+        if (status != SPC_OK) {
+            spc_net_free(*out);
+            *out = NULL;
+        }
+        return status;
+    }
     if (ends_with(args->file, ".onnx"))
         return read_onnx(out, self, args, dtype, false, &error);
     if (args->weights.count == 0 &&
