@@ -657,6 +657,28 @@ START_TEST(what_is_not_like_the_file_is_refused_in_one_sentence)
 }
 END_TEST
 
+START_TEST(a_grid_that_the_file_has_wrong_is_refused)
+{
+    static const char text[] =
+        "local x = input {channels = 4, shape = {4, 4, 4},\n"
+        "                 voxel = {1, 0, 1}, high = {4, 4, 4}}\n"
+        "output(conv(x, 'subm,k=3,cout=4', {name = 'a'}))\n";
+    char path[] = "/tmp/likeXXXXXX";
+    spc_net_like like = like_second();
+    spc_net *none = net;
+    FILE *file = fdopen(mkstemp(path), "w");
+
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+    ck_assert_int_eq(spc_net_load_like(&none, path, SPC_F16, &like, &error),
+                     SPC_ETEMPLATE);
+    ck_assert_ptr_null(none);
+    ck_assert_ptr_nonnull(strstr(error.text, "its own grid has no whole"));
+    remove(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("net_weights");
@@ -679,6 +701,7 @@ int main(void)
     tcase_add_test(tcase, steps_of_i8_need_numbers);
     tcase_add_test(tcase, a_network_like_another_has_its_own_widths_and_grid);
     tcase_add_test(tcase, a_network_like_another_and_nothing_else_is_that_one);
+    tcase_add_test(tcase, a_grid_that_the_file_has_wrong_is_refused);
     tcase_add_loop_test(tcase,
                         what_is_not_like_the_file_is_refused_in_one_sentence, 0,
                         (int)(sizeof(unlike) / sizeof(*unlike)));

@@ -261,6 +261,9 @@ static void take_grid(lua_State *L, spc_net_input *input,
     for (int i = 0; i < 3; i++) {
         double were = round((input->high[i] - input->low[i]) / input->voxel[i]);
         double cells = (like->high[i] - like->low[i]) / like->voxel[i];
+        if (!(fabs(were) < 1 << 30))
+            luaL_error(L, "its own grid has no whole number of voxels along %s",
+                       (const char *[]){"x", "y", "z"}[i]);
         if (!(cells >= 0.5 && cells < 1 << 30) ||
             fabs(cells - round(cells)) > 1e-3)
             luaL_error(L,
