@@ -11,6 +11,7 @@
  * as argument.
  */
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "context/ctx.h"
@@ -1309,6 +1310,90 @@ START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 }
 END_TEST
 
+/* ---- failures of the device ---------------------------------------------- */
+
+/* Passes calls on to the device, until one of them fails. */
+static const spc__device_ops *whole;
+static int calls_left;
+
+static spc_status fails_now(spc_error *e)
+{
+    return --calls_left == 0
+               ? spc__fail(e, SPC_EDEVICE, "this call was made to fail")
+               : SPC_OK;
+}
+
+static spc_status failing_alloc(spc__device *device, void **out, size_t bytes,
+                                spc_error *e)
+{
+    spc_status status = fails_now(e);
+
+    *out = NULL;
+    return status == SPC_OK ? whole->alloc(device, out, bytes, e) : status;
+}
+
+static spc_status failing_launch(spc__device *device, spc__kernel *kernel,
+                                 const spc__launch *launch, const void *args,
+                                 size_t args_bytes, void *stream, spc_error *e)
+{
+    spc_status status = fails_now(e);
+
+    return status == SPC_OK ? whole->launch(device, kernel, launch, args,
+                                            args_bytes, stream, e)
+                            : status;
+}
+
+/* Prepares a list while the `nth` allocation or launch fails. */
+static spc_status
+prepare_failing(spc_map *map, spc_status (*prepare)(spc_map *, void *), int nth)
+{
+    spc__device_ops failing = *spc__device_ops_of(map->ctx->device);
+
+    whole = spc__device_ops_of(map->ctx->device);
+    failing.alloc = failing_alloc;
+    failing.launch = failing_launch;
+    calls_left = nth;
+    set_ops(map->ctx, &failing);
+    spc_status status = prepare(map, NULL);
+    set_ops(map->ctx, whole);
+    return status;
+}
+
+/* Each call fails once. Then the list does not exist, and the next preparation
+ * makes it. */
+START_TEST(a_list_that_failed_is_made_by_the_next_preparation)
+{
+    static spc_status (*const prepares[])(spc_map *, void *) = {
+        spc__map_prepare_bundles, spc__map_prepare_inputs};
+    spc_ctx *ctx = contexts[_i % context_count];
+    int which = _i / context_count, failed = 0;
+    spc_geometry g = geometry_of(layers[0]);
+    cloud c = line_of(10, 0.03125f);
+    spc_points *points = make_points(ctx, &c);
+    relation want = define(&g, &c, &c, false);
+    spc_triplets_view view;
+    spc_pairs_view inputs;
+
+    for (spc_status status = SPC_EDEVICE; status != SPC_OK; failed++) {
+        spc_map *map;
+        assert_done(
+            spc_map_create_radius(&map, points, points, &g, want.count));
+        assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
+        assert_done(spc_map_check(map, NULL));
+        status = prepare_failing(map, prepares[which], failed + 1);
+        if (status != SPC_OK)
+            ck_assert(!spc__map_bundles_view(&view, map) &&
+                      !spc__map_inputs_view(&view, &inputs, map));
+        check_map(ctx, map, &want, "after a failure");
+        spc_map_free(map);
+    }
+    ck_assert_int_gt(failed, 1); /* the last time no call fails */
+    spc_points_free(points);
+    free(want.all);
+    release(&c);
+}
+END_TEST
+
 /* The first candidate, which is the generic one, and every eighth. */
 static bool wants(const char *template_name, const char *config, void *payload)
 {
@@ -1493,6 +1578,9 @@ int main(int argc, char **argv)
     tcase_add_loop_test(of_layers,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
                         0, 3 * context_count);
+    tcase_add_loop_test(of_layers,
+                        a_list_that_failed_is_made_by_the_next_preparation, 0,
+                        2 * context_count);
     tcase_add_loop_test(of_layers,
                         the_inverse_with_swapped_weights_is_the_adjoint, 0,
                         context_count * ADJOINTS);

@@ -111,19 +111,32 @@ spc_status spc__radius_bundle(const spc_map *map, void *stream,
                             : status;
 }
 
+/* Makes the bundles, when something first needs them. */
+static spc_status make_bundles(spc_map *map, void *stream, spc_error *error)
+{
+    radius_work *w = map->work;
+    spc_status status = spc__radius_bundles_reserve(map, error);
+
+    if (status == SPC_OK)
+        status = spc__radius_bundle(map, stream, error);
+    if (status != SPC_OK) { /* a list that exists counts as filled */
+        spc__coords_dealloc(map->to, w->bundles);
+        w->bundles = NULL;
+    }
+    return status;
+}
+
 spc_status spc__map_prepare_bundles(spc_map *map, void *stream)
 {
     const radius_work *w = map->work;
     spc_error error = {0};
-    spc_status status;
+    spc_status status = SPC_OK;
 
     if (map->geometry.rule != SPC_RULE_RADIUS)
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "only maps of points have triplets by bundles");
-    else if (w->bundles)
-        status = SPC_OK;
-    else if ((status = spc__radius_bundles_reserve(map, &error)) == SPC_OK)
-        status = spc__radius_bundle(map, stream, &error);
+    else if (!w->bundles)
+        status = make_bundles(map, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
@@ -171,12 +184,19 @@ spc_status spc__radius_inputs(const spc_map *map, void *stream,
 static spc_status make_reversed(spc_map *map, void *stream, spc_error *error)
 {
     radius_work *w = map->work;
+    spc_map *reversed;
     spc_status status;
 
-    status = spc__radius_create(&w->reversed, spc__points_of(map->to),
+    status = spc__radius_create(&reversed, spc__points_of(map->to),
                                 spc__points_of(map->in), &map->geometry,
                                 w->capacity, !map->inverse, error);
-    return status == SPC_OK ? spc__radius_inputs(map, stream, error) : status;
+    if (status == SPC_OK)
+        status = spc__radius_fill(reversed, stream, error);
+    if (status == SPC_OK) /* a map that exists counts as filled */
+        w->reversed = reversed;
+    else
+        spc_map_free(reversed);
+    return status;
 }
 
 spc_status spc__map_prepare_inputs(spc_map *map, void *stream)
