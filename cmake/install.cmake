@@ -119,6 +119,12 @@ if(NOT SPC_RUNTIME_ONLY AND SPC_RUN_SPCTUNE)
     DESTINATION ${zsh_dir} RENAME _spctune)
 endif()
 install(FILES LICENSE COMPONENT license DESTINATION ${share}/doc/spctune)
-install(FILES README.md COMPONENT command DESTINATION ${share}/doc/spctune)
+# The examples and the other pages that these documents name.
+install(FILES README.md CHANGELOG.md COMPONENT command
+  DESTINATION ${share}/doc/spctune)
+install(FILES templates/README.md COMPONENT command
+  DESTINATION ${share}/doc/spctune/templates)
+install(DIRECTORY examples COMPONENT command DESTINATION ${share}/doc/spctune
+  PATTERN "CMakeLists.txt" EXCLUDE PATTERN "quickstart.sh" EXCLUDE)
 install(DIRECTORY docs COMPONENT command DESTINATION ${share}/doc/spctune
   PATTERN "spctune.1.md" EXCLUDE PATTERN "site.css" EXCLUDE)

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages for Debian and Ubuntu: the runtime library, the library that tunes, the
-# development files, the command, and the tuned choices. `cmake --preset deb` has the prefix under which
-# these systems search for libraries.
+# development files, the command, and the tuned choices. `cmake --preset deb` has
+# the prefix under which these systems search for libraries.
 set(SPC_PACKAGE_CONTACT "The spctune project <maintainers@spctune.invalid>"
   CACHE STRING "Maintainer of the packages: Name <address>")
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME spctune)
 set(CPACK_PACKAGE_CONTACT "${SPC_PACKAGE_CONTACT}")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
-  "tuned sparse convolution on 3D point clouds")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL runtime dev)
@@ -21,7 +19,7 @@ set(CPACK_DEBIAN_PACKAGE_VERSION "${SPC_DEBIAN_VERSION}")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/complete.cmake)
 
-# The package of a component.
+# The package of a component. The first line of a description is its synopsis.
 macro(spc_package component name section description)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name})
@@ -40,7 +38,8 @@ execute_process(COMMAND gzip -9nkf ${PROJECT_BINARY_DIR}/changelog
 
 set(runtime libspc${PROJECT_VERSION_MAJOR})
 spc_package(runtime ${runtime} libs
-  "This package has the runtime library, which runs sparse convolution on GPUs
+  "sparse convolution on 3D point clouds: runtime library
+This package has the runtime library, which runs sparse convolution on GPUs
 by CUDA and on CPUs, with kernels that are specialised and tuned for
 each layer.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
@@ -48,27 +47,42 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS spctune-data)
 spc_package(dev libspc-dev libdevel
-  "This package has headers, archives, and what pkg-config and CMake need to
+  "sparse convolution on 3D point clouds: development files
+This package has headers, archives, and what pkg-config and CMake need to
 find libspc.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
+# The archives and the files of pkg-config need the development files of other
+# libraries, which Debian names lib*-dev.
+separate_arguments(formats UNIX_COMMAND "${SPC_PC_FORMATS}")
+foreach(name IN LISTS SPC_CMAKE_PRIVATE SPC_LAB_CMAKE_PRIVATE formats)
+  string(REGEX REPLACE "^lib" "" name ${name})
+  if(NOT name STREQUAL "stdc++")
+    string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", lib${name}-dev")
+  endif()
+endforeach()
 if(NOT SPC_RUNTIME_ONLY)
   list(APPEND CPACK_COMPONENTS_ALL lab command data)
   set(lab libspclab${PROJECT_VERSION_MAJOR})
   spc_package(lab ${lab} libs
-    "This package has the library that verifies, measures and tunes kernels, in
+    "sparse convolution on 3D point clouds: tuning library
+This package has the library that verifies, measures and tunes kernels, in
 your own programs and in the command.")
   set(CPACK_DEBIAN_LAB_PACKAGE_SHLIBDEPS ON)
+  # dpkg-shlibdeps looks for libspc here, as it is not installed yet.
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/runtime)
   # It uses functions of libspc that are not public.
   set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
     ", ${lab} (= ${SPC_DEBIAN_VERSION})")
   spc_package(command spctune science
-    "This package has the command, which generates, verifies and tunes kernels
+    "sparse convolution on 3D point clouds: tuning command
+This package has the command, which generates, verifies and tunes kernels
 for your layers and scenes, and stores the fastest in a database.")
   set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
   set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "spctune-data, gcc")
   spc_package(data spctune-data science
-    "This package has the kernels that were fastest on classes of devices:
+    "sparse convolution on 3D point clouds: tuned choices
+This package has the kernels that were fastest on classes of devices:
 libspc looks them up where nothing was tuned on the machine itself.")
   set(CPACK_DEBIAN_DATA_PACKAGE_ARCHITECTURE all)
 endif()

@@ -120,7 +120,9 @@ check "subproject" "$work/outer/outer"
 
 # ---- the packages
 if command -v dpkg-deb >/dev/null; then
-    cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >>"$work/log" 2>&1 ||
+    # In an environment in which libspc is not installed.
+    env -u LD_LIBRARY_PATH cpack --config "$build/CPackConfig.cmake" \
+        -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
     for name in libspc1 libspclab1 libspc-dev spctune spctune-data; do
         deb=$(echo "$work/deb/${name}"_*.deb)
@@ -141,6 +143,8 @@ if command -v dpkg-deb >/dev/null; then
     dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
     dpkg-deb -c "$work"/deb/libspc-dev_*.deb | grep -q '/include/spc.hpp$' ||
         fail "libspc-dev has no spc.hpp"
+    dpkg-deb -f "$work"/deb/libspc-dev_*.deb Depends | grep -q libsqlite3-dev ||
+        fail "the Depends of libspc-dev"
     grep -q shlibs "$work/control" || fail "no shlibs"
     grep -q triggers "$work/control" || fail "no triggers"
     so=$(find "$work/root" -name 'libspc.so.1')
