@@ -224,12 +224,14 @@ spc_status spc__network_get(spc__layer *layer, const char *name,
                : spc__fail(error, status, "%s", why.text);
 }
 
-static spc_status fail_missing(const char *name, spc_error *error)
+/* Names the file, as a wrong path may have made a new, empty one. */
+static spc_status fail_missing(const spc__layer *layer, const char *name,
+                               spc_error *error)
 {
     return spc__fail(error, SPC_ENOTFOUND,
-                     "the database has no network '%s': 'spctune net ls' "
+                     "the database '%s' has no network '%s': 'spctune net ls' "
                      "lists those that it has",
-                     name);
+                     layer->path, name);
 }
 
 spc_status spc__cache_get_network(spc__cache *cache, const char *name,
@@ -247,7 +249,8 @@ spc_status spc__cache_get_network(spc__cache *cache, const char *name,
         if (trouble == SPC_ENOTFOUND)
             trouble = status;
     }
-    return trouble == SPC_ENOTFOUND ? fail_missing(name, error) : trouble;
+    return trouble == SPC_ENOTFOUND ? fail_missing(cache->layers, name, error)
+                                    : trouble;
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -372,7 +375,7 @@ static spc_status drop_named(spc__layer *layer, const char *name,
     spc_status status = find(&id, layer, name, error);
 
     if (status == SPC_OK && id == 0)
-        return fail_missing(name, error);
+        return fail_missing(layer, name, error);
     return status == SPC_OK ? drop(layer, id, error) : status;
 }
 

@@ -574,15 +574,22 @@ spc_status spc_ctx_synchronize(spc_ctx *ctx)
     return spc__device_ops_of(ctx->device)->sync(ctx->device, NULL, error);
 }
 
+spc_status spc__ctx_check_database(const spc_ctx *ctx, spc_error *error)
+{
+    if (ctx->cache != NULL)
+        return SPC_OK;
+    return spc__fail(error, SPC_ENOTFOUND, "no database is open: %s",
+                     ctx->no_store.status != SPC_OK
+                         ? ctx->no_store.text
+                         : "give its path when the context is made");
+}
+
 spc_status spc__ctx_need_database(spc_ctx *ctx, const char *function,
                                   const char *name, const void *needed)
 {
     spc_status status =
         spc__need(spc__error_of(ctx), function, "ctx", ctx, name, needed, NULL);
 
-    if (status != SPC_OK || ctx->cache != NULL)
-        return status;
-    return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                     "no database is open: give its path when the context is "
-                     "made");
+    return status == SPC_OK ? spc__ctx_check_database(ctx, spc__error_of(ctx))
+                            : status;
 }

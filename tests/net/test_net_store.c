@@ -825,6 +825,26 @@ static void store_two(void)
     spc_net_free(two);
 }
 
+START_TEST(a_file_that_is_no_database_is_the_reason)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_ctx *other;
+    spc_net *back;
+
+    assert_net(spc__file_write(at("notes.db"), "no database", 11, &error));
+    options.device = "cpu";
+    options.database = at("notes.db");
+    assert_net(spc_ctx_create(&other, &options, &error));
+    ck_assert_int_eq(spc_net_open(&back, other, "n"), SPC_ENOTFOUND);
+    assert_says(spc_ctx_error(other), "no database is open: ");
+    assert_says(spc_ctx_error(other), "notes.db");
+    spc_ctx_free(other);
+
+    ck_assert_int_eq(spc_net_open(&back, ctx, "n"), SPC_ENOTFOUND);
+    assert_says(spc_ctx_error(ctx), "user.db' has no network 'n'");
+}
+END_TEST
+
 START_TEST(a_changed_record_is_set_aside_with_a_sentence)
 {
     spc_net *back, *net = load_every(1);
@@ -1213,6 +1233,7 @@ int main(void)
     tcase_add_loop_test(tc, a_file_that_is_not_trusted_replaces_no_network, 0,
                         2);
     tcase_add_test(tc, a_damaged_network_is_not_merged);
+    tcase_add_test(tc, a_file_that_is_no_database_is_the_reason);
     tcase_add_test(tc, a_pack_has_its_networks);
     tcase_add_test(tc, every_allocation_may_fail);
     return run_suite(suite);

@@ -129,15 +129,6 @@ static spc_status check_name(const char *name, spc_error *error)
         name, NAME_MOST);
 }
 
-static spc_status check_database(const spc_ctx *ctx, spc_error *error)
-{
-    if (ctx->cache != NULL)
-        return SPC_OK;
-    return spc__fail(error, SPC_ENOTFOUND,
-                     "no database is open: give its path when the context is "
-                     "made");
-}
-
 /* True if two networks have the same tensors over the same sets. Otherwise
  * *node is the node that makes the first difference. */
 static bool same_tensors(int *node, const spc_net *a, const spc_net *b)
@@ -211,7 +202,7 @@ spc_status spc_net_store(spc_ctx *ctx, const spc_net *net, const char *name,
         spc__need(error, __func__, "ctx", ctx, "net", net, "name", name, NULL);
 
     if (status != SPC_OK || (status = check_name(name, error)) != SPC_OK ||
-        (status = check_database(ctx, error)) != SPC_OK ||
+        (status = spc__ctx_check_database(ctx, error)) != SPC_OK ||
         (status = spc__net_arrays(&w.arrays, &w.count, net, error)) != SPC_OK)
         return status;
     if ((w.data = malloc(PART_BYTES)) == NULL)
@@ -302,7 +293,7 @@ spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name)
 
     if (out != NULL)
         *out = NULL;
-    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+    if (status != SPC_OK || (status = spc__ctx_check_database(ctx, error)) != SPC_OK)
         return status;
     status = spc__cache_get_network(ctx->cache, name, &reader, error);
     if (status == SPC_OK) {
@@ -350,7 +341,7 @@ spc_status spc_net_each(spc_ctx *ctx,
     spc_status status = spc__need(error, __func__, "ctx", ctx, "each",
                                   each != NULL ? __func__ : NULL, NULL);
 
-    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+    if (status != SPC_OK || (status = spc__ctx_check_database(ctx, error)) != SPC_OK)
         return status;
     return spc__cache_each_network(ctx->cache, list_row, &to, error);
 }
@@ -361,7 +352,7 @@ spc_status spc_net_remove(spc_ctx *ctx, const char *name)
     spc_status status =
         spc__need(error, __func__, "ctx", ctx, "name", name, NULL);
 
-    if (status != SPC_OK || (status = check_database(ctx, error)) != SPC_OK)
+    if (status != SPC_OK || (status = spc__ctx_check_database(ctx, error)) != SPC_OK)
         return status;
     return spc__cache_drop_network(ctx->cache, name, error);
 }
