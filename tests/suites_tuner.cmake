@@ -127,6 +127,11 @@ foreach(device cpu sim)
     ENVIRONMENT "SPC_DATABASE=")
 endforeach()
 
+# Frames, a second network, and copies at once: every result repeats.
+add_test(NAME vehicle COMMAND vehicle --device cpu --database "" --network
+  ${CMAKE_CURRENT_SOURCE_DIR}/networks/vehicle.lua --dtype f32 --frames 200
+  --voxels 6000 --points 8000 --hog 64 --check 1)
+
 # A network learns as it does in double precision.
 add_test(NAME train_step COMMAND train_step cpu 12)
 spc_slow(train_step)
