@@ -89,7 +89,7 @@ static void layer_close(spc__layer *layer)
     layer->refused.status = SPC_OK;
 }
 
-/* Opens the file in one way, with our functions and limits. Returns SQLite's
+/* Opens the file as `way` says, with our functions and limits. Returns SQLite's
  * result. */
 static int open_db(spc__layer *layer, open_way way)
 {
@@ -221,7 +221,7 @@ static spc_status check_columns(spc__layer *layer, int *rc, spc_error *error)
     return status;
 }
 
-/* Opens the file in one way. *rc is SQLite's own error. */
+/* Opens the file as `way` says. *rc is SQLite's own error. */
 static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                                spc_error *error)
 {

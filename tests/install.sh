@@ -141,8 +141,7 @@ if command -v dpkg-deb >/dev/null; then
     ! dpkg-deb -c "$work"/deb/libspc1_*.deb | grep libspclab ||
         fail "libspc1 has libspclab"
     dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
-    dpkg-deb -c "$work"/deb/libspc-dev_*.deb | grep -q '/include/spc.hpp$' ||
-        fail "libspc-dev has no spc.hpp"
+    [ -s "$work/root/usr/include/spc.hpp" ] || fail "libspc-dev has no spc.hpp"
     dpkg-deb -f "$work"/deb/libspc-dev_*.deb Depends | grep -q libsqlite3-dev ||
         fail "the Depends of libspc-dev"
     grep -q shlibs "$work/control" || fail "no shlibs"

@@ -33,7 +33,7 @@ spc_status spc__cursor_find(bool *found, spc__record *out,
                             spc__record_cursor *cursor, const spc__record *like,
                             spc_error *error);
 
-/* Options and state of taking records into the writable file. */
+/* Options and state of a merge into the writable file. */
 typedef struct spc__intake {
     spc__layer *layer;
     bool trusts; /* accept host code, pins, and other code for a key */

@@ -143,7 +143,7 @@ static spc_status read_token(spc__buf *out, bool *quoted, const char **at,
     return spc__value_read(out, at, end, error);
 }
 
-/* Appends the value that a cell means. */
+/* Appends the value of a cell. */
 static spc_status add_cell(spc__buf *out, const spc__table_reader *r,
                            const spc__columns *columns, bool quoted,
                            spc_error *error)

@@ -15,7 +15,7 @@ typedef struct spc__table_names {
     int usual_uses[SPC__TABLE_LISTS][SPC__ATTRS_MAX];
 } spc__table_names;
 
-/* A shorter text gains nothing by a note. */
+/* A note saves nothing for a shorter text. */
 enum { NOTE_LEAST = 12 };
 
 static spc_status fail_memory(spc_error *error)

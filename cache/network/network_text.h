@@ -26,8 +26,8 @@ spc_status spc__networks_write(spc__layer *layer,
  * Reads the network whose first line begins at `text`, and takes it into a
  * writable file, within its transaction. *after is the end of its last line,
  * `lines` their number. If it is not accepted, because it is invalid or not
- * above the existing one, *why has the reason. `name` is its name, as far as it
- * was read.
+ * above the existing one, *why has the reason. `name` is its name, or the part
+ * that was read.
  */
 spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                    char name[64], const char **after,

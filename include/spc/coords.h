@@ -454,7 +454,7 @@ SPC_API spc_status spc_voxels_check(spc_voxels_info *info, spc_voxels *voxels,
 
 /* On the device: coordinates [capacity][4] and how many there are, as
  * spc_coords_update takes them; features, as spc_voxel_features says; how many
- * points count of each voxel, [capacity]. They live as long as the voxels. */
+ * points of each voxel count, [capacity]. They live as long as the voxels. */
 SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
 SPC_API const int32_t *spc_voxels_device_count(const spc_voxels *voxels);
 SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
@@ -498,7 +498,7 @@ SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
                                   const int32_t *count, int64_t rows,
                                   void *stream);
 /* Waits for `stream`; as spc_coords_check of the map's sets. spc_map_rows_out,
- * _pairs and _density then speak of what there is. */
+ * _pairs and _density then return the true values. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
 /* Everything for one layer on one scene: the sets, their outputs where the

@@ -170,8 +170,8 @@ typedef struct spc_feature {
     bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
     float eps;
     int groups; /* GROUPNORM; a divisor of the channels */
-    int by;     /* GROUPSUM, GROUPMEAN, REPEAT: channels that become one, or
-                   that one becomes */
+    int by;     /* GROUPSUM, GROUPMEAN: so many channels become one; REPEAT:
+                   one becomes so many */
     spc_bev_order order;
     int shape[3];          /* BEV: voxels along x, y, z, from 0 */
     spc_geometry geometry; /* POOL, SLICE; UNPOOL, UNSLICE: of the pooling that

@@ -170,7 +170,7 @@ typedef struct spc_scales {
 
 /* The same of a layer with such tensors: inputs, residual and results are the
  * whole numbers that they hold, as float and double; results are rounded and
- * saturated. `bias` is of use with inputs of I8 even without a scale. scale and
+ * saturated. `bias` is used with inputs of I8 even without a scale. scale and
  * bias are [cout], residual [rows][cout]. */
 SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
                                   int64_t rows, const spc_scales *scales,

@@ -71,7 +71,7 @@ typedef struct spc_net_like {
  * `find` finds, and the grid of *like; the shape keeps what it has beyond the
  * cells of the grid. The file asks for widths and numbers of blocks by its
  * functions width() and count(). The caller frees *out. SPC_EINVAL: the file
- * states a grid and *like does not, as no weights tell it, or the reverse; a
+ * states a grid and *like does not, or the reverse (weights have no grid); a
  * grid without a whole number of voxels from 1 on; and as spc_net_load.
  */
 SPC_API spc_status spc_net_load_like(spc_net **out, const char *path,
@@ -264,8 +264,8 @@ SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
                                       const char *name, spc_error *error);
 
 /* How a plan that takes points makes voxels of them: by the grid that the
- * network states, as far as its shape goes. `batches` above 1: points say
- * theirs. SPC_EINVAL: it states none. */
+ * network states, within its shape. `batches` above 1: each point has its batch
+ * element. SPC_EINVAL: the network states no grid. */
 SPC_API spc_status spc_net_voxelisation(spc_voxelisation *out,
                                         const spc_net *net, int batches,
                                         spc_error *error);
@@ -376,8 +376,8 @@ typedef struct spc_net_options {
     /*
      * Most points of a scene; 0: scenes are voxels with features. Otherwise the
      * first step of a run turns points into voxels (spc_voxels), in the grid
-     * that the network states, as far as its shape goes; of them there is room
-     * for `capacity`. A point has as many numbers as the input has channels,
+     * that the network states, within its shape; there is room for `capacity`
+     * voxels. A point has as many numbers as the input has channels,
      * and where high[0] is above 0 its batch element in front of them.
      */
     int64_t points;

@@ -160,10 +160,10 @@ spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
 spc__modules *spc__modules_create(void);
 void spc__modules_free(spc__modules *modules, spc__device *device);
 
-/* Returns SPC_ENOTFOUND, and why, if the context has no database. */
+/* Returns SPC_ENOTFOUND, with the reason, if the context has no database. */
 spc_status spc__ctx_check_database(const spc_ctx *ctx, spc_error *error);
 
-/* The same, and SPC_EINVAL if ctx or the named argument is NULL. */
+/* The same, but first SPC_EINVAL if ctx or the named argument is NULL. */
 spc_status spc__ctx_need_database(spc_ctx *ctx, const char *function,
                                   const char *name, const void *needed);
 

@@ -155,8 +155,8 @@ static int64_t reachable_cache(int threads)
         kilobytes = 0;
     if (file != NULL)
         fclose(file);
-    /* A guess if the system does not tell, and 512 MiB at most: the buffer that
-     * flushes the cache is twice as large. */
+    /* A guess if the system does not report it, at most 512 MiB: the buffer
+     * that flushes the cache is twice as large. */
     if (all <= 0)
         all = 32 << 20;
     if (kilobytes > 0 && kilobytes * INT64_C(1024) * threads < all)

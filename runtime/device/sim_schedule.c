@@ -190,8 +190,8 @@ static void set_polling(spc__sim_worker *worker, bool polling)
     worker->polling = polling;
 }
 
-/* True if there was no progress anywhere for so long that there will be
- * none. */
+/* True if no worker has progressed for so long that the launch must have
+ * deadlocked. */
 static bool hopeless(const spc__sim_worker *worker)
 {
     const spc__sim_launch *launch = worker->launch;

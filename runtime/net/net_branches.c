@@ -289,7 +289,7 @@ static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
 {
     const spc__net_work *work = &plan->works[i];
     spc__net_branch *branch = &plan->branches[i];
-    /* The branches that it waits for have waited for the beginning. */
+    /* The first branches wait for the beginning; the others wait for those. */
     spc_status status =
         wait(plan, branch, branch->after_count > 0 ? NULL : begin, stream);
 

@@ -28,8 +28,9 @@ static spc_status check_points(const spc_net *net, const spc_net_options *o,
 
     if (net->set_count > 0 && net->sets[0].cloud && o->points > 0)
         return spc__fail(error, SPC_EINVAL,
-                         "points of a network of clouds become no voxels: its "
-                         "capacity is theirs, and `points` 0");
+                         "a network of clouds makes no voxels of its points: "
+                         "set `capacity` to the most points, and `points` to "
+                         "0");
     return o->points > 0
                ? spc_net_voxelisation(&how, net, o->high[0] + 1, error)
                : SPC_OK;

@@ -306,7 +306,7 @@ spc_status spc__epilogue_read(void *conv, spc__span value, spc_error *error)
     return SPC_OK;
 }
 
-/* Appends to the text in out[bytes], as far as it fits. */
+/* Appends to the text in out[bytes] what fits. */
 __attribute__((format(printf, 3, 4))) static void
 append(char *out, size_t bytes, const char *format, ...)
 {

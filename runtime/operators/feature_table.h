@@ -124,7 +124,7 @@ SPC__FEATURE_ROWS(SPC__FEATURE_ROW)
 enum { SPC__FEATURES = SPC__FEATURE_ROWS(SPC__FEATURE_ROW) };
 #undef SPC__FEATURE_ROW
 
-/* The row of an operator. An unknown one has a row that says nothing. */
+/* The row of an operator. An unknown one gets an empty row. */
 const spc__feature_row *spc__feature_row_of(spc_feature_op op);
 
 /* Row `i` in the order of listings. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * binding.h - a plan with a map: all of a launch that is equal in every call.
+ * binding.h - a plan with a map: what is the same in every launch.
  *
  * spc_map_prepare makes the binding and attaches it to the map, which frees it.
  * A binding stays right when the map is filled again, because the arrays of a

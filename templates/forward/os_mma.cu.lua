@@ -170,8 +170,8 @@ SPC_DEVICE spc_u8 *side_of(int stage, int i)
 
 % end
 % if align < 16 then
-/* Copies the 16 bytes at `byte` of a row, as far as the row has them, to place
- * `i`. */
+/* Copies 16 bytes of a row, from `byte` on, to place `i`; fewer where the row
+ * ends. */
 SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 {
     spc_u8 *to = place_of(stage, i);

@@ -50,7 +50,7 @@ SPC_DEVICE void add_groups(const spc_index_args *args, const index_shared *s)
     spc_sync_block(); /* the block has counted all its keys */
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
         int own = s->u.groups.of[i];
-        /* A block has keys of few groups, and each atomic costs. */
+        /* A block has keys of few groups, and atomics are slow. */
         if (own)
             spc_atomic_add_u32(&to[i], (spc_u32)own);
     }

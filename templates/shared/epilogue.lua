@@ -272,7 +272,7 @@ $(indent)$(y) *= out_inverse;
 % if has_epilogue(problem) then
 % write_activation("SPC_INLINE")
 /*
- * Applies scale, bias, activation and residual, as far as the layer has them.
+ * Applies scale, bias, activation and residual, those that the layer has.
  */
 static void finish_row(float *restrict sums, const spc_conv_args *args,
                        long row, int first, int channels)

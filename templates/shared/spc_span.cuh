@@ -15,8 +15,8 @@
  * another, and the same grid gives the same parts. A step is as in
  * spc_stream.cuh. Its code also contains the blocks of input channels that
  * belong to it and, for parts of a grid, whether the part has the first and the
- * last unit of the tile. A part without units, as when a tile has fewer units
- * than its cluster has blocks, is a step of void rows. Output rows are always
+ * last unit of the tile. A tile may have fewer units than its cluster has
+ * blocks: a part without units is one step of void rows. Output rows are always
  * those of map->order.
  */
 #ifndef SPC_SPAN_CUH
@@ -217,7 +217,7 @@ SPC_DEVICE int spc_span_of_cluster(spc_span *s, const spc_map_view *map,
         return 0;
     s->begin = s->units * part / parts;
     s->left = s->units * (part + 1) / parts - s->begin;
-    if (s->left == 0) /* a void part still has a step */
+    if (s->left == 0) /* an empty part still has one step */
         s->left = -1;
     return 1;
 }

@@ -632,7 +632,7 @@ static const struct {
     double voxel, high;
     const char *said;
 } unlike[] = {
-    {"second.lua", 0, 4, "weights do not tell theirs"},
+    {"second.lua", 0, 4, "weights have none"},
     {"minkunet18a.lua", 0.1, 4, "it states no grid"},
     {"second.lua", 0.1, 4.05, "no whole number of voxels"},
     {"second.lua", 0.1, -100, "no whole number of voxels"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A host program that uses libspclab. */
 #include <spc.h>
+#include <spc/lab.h>
 
 #include <stdio.h>
 

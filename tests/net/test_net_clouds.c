@@ -252,7 +252,7 @@ START_TEST(other_ways_to_run_it_say_no)
     o.points = 5;
     ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
                      SPC_EINVAL);
-    ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "become no voxels"));
+    ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "makes no voxels"));
     spc_net_free(r.net);
     spc_ctx_free(r.ctx);
 }

@@ -355,10 +355,9 @@ const cli_command cli_build = {
         "the code in\nthe database. Neither a GPU nor a driver is needed, "
         "only NVRTC (libnvrtc of the\nCUDA Toolkit; $SPC_NVRTC names "
         "another). Candidates that spill registers are\nrefused. Exit "
-        "status 9 if any candidate does not compile, 8 if\nonly mistakes of "
-        "templates are in the way. With --choices it is what the database's "
-        "choices\nname that is compiled: for a pack that is to serve without "
-        "a compiler.",
+        "status 9 if any candidate does not compile, 8 if only "
+        "templates\nhave mistakes. --choices compiles what the choices of the "
+        "database name, for a\npack that serves without a compiler.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = command_build,

@@ -85,7 +85,7 @@ static const char *refuse(const spc__request *request, const spc__attrs *launch)
  * A candidate for few tiles (`few_tiles` blocks share one) serves scenes that
  * leave multiprocessors idle. With two blocks for each multiprocessor it gains
  * nothing, and every such candidate costs a quick search time. For a layer with
- * its own outputs, the scene's rows stand for theirs.
+ * its own outputs, the scene's rows are the estimate of their number.
  */
 static bool has_few_tiles(const spc__request *request, const spc__attrs *target,
                           const spc__attrs *launch)

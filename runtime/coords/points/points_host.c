@@ -103,7 +103,7 @@ static void pick(const spc_ctx *ctx, const void *args)
 static int floor_of(float v)
 {
     /* A cast truncates towards 0, so negative fractions need one less. floorf()
-     * may be a call of the library. */
+     * may be a library call. */
     int whole = (int)v;
 
     return whole - (v < (float)whole);

@@ -772,8 +772,8 @@ static spc_status check_grid(const reader *r, spc_error *error)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      given ? "%s: it states no grid, so none can be given"
-                           : "%s: it states a grid, and weights do not tell "
-                             "theirs: give the size of a voxel and the range",
+                           : "%s: it states a grid, and weights have none: "
+                             "give the size of a voxel and the range",
                      r->file);
 }
 

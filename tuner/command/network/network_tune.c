@@ -219,7 +219,7 @@ static spc_status weigh_problems(tuning *t)
             step.kind == SPC_NET_CONV)
             add_time(t, &step, &times[i]);
     }
-    /* The largest first, as the time may end before the last. */
+    /* The largest first, as time may run out before the last. */
     qsort(t->problems, (size_t)t->count, sizeof(*t->problems), by_gain);
     if (status == SPC_OK)
         status = find_prices(t, times, steps);

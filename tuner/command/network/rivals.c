@@ -191,8 +191,8 @@ spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
     spc_status status = SPC_OK;
 
     *changed = 0;
-    /* The best rival of every layer before the second of any, since the time
-     * may end. */
+    /* The best rival of every layer before the second of any, since time may
+     * run out. */
     for (int i = 0; i < RIVALS_MOST; i++)
         for (int l = 0; l < count && status == SPC_OK; l++) {
             const trial t = {&layers[l], l, network};

@@ -65,8 +65,8 @@ static int count_gpus(void)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/* Appends one name of the list. Whether it exists shows when its child opens
- * it. */
+/* Appends one name of the list. The child that opens the device finds out
+ * whether it exists. */
 static spc_status add_device(lanes *out, const char *word, size_t length)
 {
     if (length == 0 || length >= sizeof(out->device[0]))
