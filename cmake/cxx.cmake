@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# C++ is for one example and for the tests of spc.hpp alone. Without a compiler
-# of it (SPC_HAS_CXX is then empty) these are left out.
+# C++ is for one example, the tests of spc.hpp, and the plugin for TensorRT.
+# Without a compiler of it (SPC_HAS_CXX is then empty) these are left out.
 set(SPC_HAS_CXX)
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CXX_COMPILER)
   return() # CMake would take the compiler of this machine

@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ros2.sh - the node of integrations/ros2 without ROS: it is compiled against
-# declarations of what it uses of rclcpp, written here, and gets messages from
-# them. That finds errors of the node, not differences from ROS itself.
+# ros2.sh - the package integrations/ros2 without ROS: it is built against
+# packages that are written here, with what the node uses of rclcpp, and gets
+# messages from them. That finds errors of the node, not differences from ROS.
 #
-#     sh tests/integrations/ros2.sh SOURCES SPCTUNE COMPILER LIBRARIES...
+#     sh tests/integrations/ros2.sh SOURCES SPCTUNE CMAKE COMPILER LIBSPC
 set -eu
-sources=$1 spctune=$2 compiler=$3
-shift 3
+sources=$1 spctune=$2 cmake=$3 compiler=$4 libspc=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/rclcpp" "$work/sensor_msgs/msg" "$work/std_msgs/msg"
@@ -168,25 +167,48 @@ x = conv(x, "conv,cout=32,k=3,stride=2,padding=1,rule=footprint,epilogue=bias+re
 output(x, "rows")
 output(feature(x, "bev,order=zyx"), "bev")
 END
-$compiler -std=c++17 -Wall -Wextra -Werror -I"$work" -I"$sources/include" \
-    -I"$sources/integrations/ros2" -c "$sources/integrations/ros2/bev_node.cpp" \
-    -o "$work/node.o"
-$compiler -x c -std=c11 -D_GNU_SOURCE -I"$sources/include" -Wall -Wextra \
-    -Werror -c "$sources/integrations/ros2/pointcloud2.c" -o "$work/pc2.o"
-$compiler "$work/node.o" "$work/pc2.o" "$@" -o "$work/node"
+
+# The packages that the node's CMakeLists.txt asks for.
+package() {
+    mkdir -p "$work/cmake"
+    cat >"$work/cmake/$1Config.cmake"
+    echo "set(PACKAGE_VERSION_COMPATIBLE TRUE)" \
+        >"$work/cmake/$1ConfigVersion.cmake"
+}
+echo 'function(ament_package)
+endfunction()' | package ament_cmake
+for name in rclcpp sensor_msgs std_msgs; do
+    echo "add_library($name::$name INTERFACE IMPORTED)
+set($(echo $name)_TARGETS $name::$name)
+target_include_directories($name::$name INTERFACE $work)" | package $name
+done
+echo "add_library(spc::spc INTERFACE IMPORTED)
+target_include_directories(spc::spc INTERFACE $sources/include)
+target_link_libraries(spc::spc INTERFACE $libspc -lm)" | package spc
+"$cmake" -S "$sources/integrations/ros2" -B "$work/build" \
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/cmake" \
+    -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" \
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/build" >>"$work/log" 2>&1 &&
+    "$cmake" --install "$work/build" --prefix "$work/ws" >>"$work/log" 2>&1 ||
+    { cat "$work/log"; exit 1; }
+# colcon installs the node with its paths to libraries; CMake drops them.
+LD_LIBRARY_PATH=$(dirname "$libspc")
+export LD_LIBRARY_PATH
+node=$work/ws/lib/spctune_ros/bev_node
 
 export PARAM_device=cpu PARAM_output=1 PARAM_voxels=4000 PARAM_points=3000
 for dtype in f32 f16; do
     "$spctune" net add "$work/small.lua" --name "small_$dtype" --dtype $dtype \
         --seed 1 >"$work/log"
-    PARAM_network=small_$dtype "$work/node" | tee "$work/out"
+    PARAM_network=small_$dtype "$node" | tee "$work/out"
     grep -q "frame left out: the data have 31999 bytes" "$work/out"
     grep -q "1 of its points are not finite" "$work/out"
 done
 
 # What cannot run is said before the first message.
 refused() {
-    env "$@" "$work/node" >"$work/out" && { echo "FAILED: $*"; exit 1; }
+    env "$@" "$node" >"$work/out" && { echo "FAILED: $*"; exit 1; }
     cat "$work/out"
     grep -q "$sentence" "$work/out"
 }
