@@ -301,6 +301,18 @@ static spc_status take_cold_samples(spc__meter *meter, spc__entry *entry)
     return status;
 }
 
+static void forget_cold(spc__entry *entry)
+{
+    for (int s = 0; s < SPC__SCENES_MAX; s++)
+        entry->timings[s].cold_us = 0;
+}
+
+void spc__meter_unconfirm(spc__entry **list, int count)
+{
+    for (int i = 0; i < count; i++)
+        forget_cold(list[i]);
+}
+
 spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
 {
     const spc__effort *effort = spc__request_effort(meter->request);
@@ -309,8 +321,7 @@ spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
     if (status != SPC_OK || entry->state == SPC__FAILED)
         return status;
     /* Cold times from the database belong to another measurement. */
-    for (int s = 0; s < SPC__SCENES_MAX; s++)
-        entry->timings[s].cold_us = 0;
+    forget_cold(entry);
     entry->state = SPC__TIMED;
     entry->trial_pending = true;
     meter->timed++;

@@ -59,6 +59,8 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
  * winner must. One that does not has failed.
  */
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
+/* Removes the cold times, which mark confirmed candidates. */
+void spc__meter_unconfirm(spc__entry **list, int count);
 /* Takes all samples of these candidates again, in rounds of their own. */
 spc_status spc__meter_again(spc__meter *meter, spc__entry **list, int count,
                             int goal);

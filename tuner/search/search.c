@@ -257,6 +257,10 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
         status = spc__meter_confirm(p->meter, list, count);
     if (status == SPC_OK)
         spc__record_list(p->record, list, count);
+    else
+        /* A run that was interrupted stores what it measured. The next one
+         * would take the cold times for those of confirmed candidates. */
+        spc__meter_unconfirm(list, count);
     *changed = has_failed(list, count);
     return status;
 }

@@ -12,14 +12,18 @@ void trials_init(trials *t, const cli *self)
     progress_init(&t->progress, self);
 }
 
+static void free_texts(spc_trial *trial)
+{
+    free((char *)trial->template_name);
+    free((char *)trial->config);
+    free((char *)trial->status);
+    free((char *)trial->note);
+}
+
 void trials_release(trials *t)
 {
-    for (int i = 0; i < t->count; i++) {
-        free((char *)t->at[i].template_name);
-        free((char *)t->at[i].config);
-        free((char *)t->at[i].status);
-        free((char *)t->at[i].note);
-    }
+    for (int i = 0; i < t->count; i++)
+        free_texts(&t->at[i]);
     free(t->at);
     memset(t, 0, sizeof(*t));
 }
@@ -37,13 +41,19 @@ void trials_collect(const spc_trial *trial, void *payload)
         }
         t->at = more;
     }
-    spc_trial *kept = &t->at[t->count++];
+    spc_trial *kept = &t->at[t->count];
     *kept = *trial;
     /* The library's texts are valid during this call only. */
     kept->template_name = strdup(trial->template_name);
     kept->config = strdup(trial->config);
     kept->status = strdup(trial->status);
     kept->note = strdup(trial->note);
+    if (kept->template_name && kept->config && kept->status && kept->note) {
+        t->count++;
+        return;
+    }
+    free_texts(kept);
+    t->failed = true;
 }
 
 bool trials_want(const char *template_name, const char *config, void *payload)
