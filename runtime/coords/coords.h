@@ -55,8 +55,9 @@ struct spc_coords {
                     * copy of the caller's rows; may be NULL */
     void *keys;
     int *order;
-    int *count;
-    int32_t *stats; /* [SPC_INDEX_STATS] */
+    int32_t *stats; /* [SPC_INDEX_STATS], and the number of voxels */
+    int *count;     /* the last of them */
+    int32_t seen[SPC_INDEX_STATS + 1]; /* the same, as of the last check */
     int *twins;     /* where features of equal rows are summed */
     int *twin_begin;
 };
@@ -140,6 +141,9 @@ spc_coords *spc__coords_share(spc_coords *coords);
 /* Reads the number of voxels and the statistics and reports errors. */
 spc_status spc__coords_inspect(spc_coords *coords, const int32_t *host,
                                void *stream, spc_error *error);
+/* Reports the errors that were read last (spc__inspect). */
+spc_status spc__coords_verdict(const spc_coords *coords, const int32_t *host,
+                               spc_error *error);
 
 /* Computes the guard bands that a map of this geometry needs in the set that it
  * searches. */

@@ -96,16 +96,14 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
                                     error)) != SPC_OK ||
         (status = spc__coords_alloc(&c->order, c, 4 * padded, error)) !=
             SPC_OK ||
-        (status = spc__coords_alloc(&c->count, c, 4, error)) != SPC_OK ||
-        (status = spc__coords_alloc(&c->stats, c, 4 * SPC_INDEX_STATS,
-                                    error)) != SPC_OK ||
+        (status = spc__coords_alloc(&c->stats, c, sizeof c->seen, error)) !=
+            SPC_OK ||
         /* Until the first fill, maps and plans see an empty set and no
          * garbage. */
-        (status = ops_of(c)->fill(c->ctx->device, c->count, 0, 4, NULL,
-                                  error)) != SPC_OK ||
-        (status = ops_of(c)->fill(c->ctx->device, c->stats, 0,
-                                  4 * SPC_INDEX_STATS, NULL, error)) != SPC_OK)
+        (status = ops_of(c)->fill(c->ctx->device, c->stats, 0, sizeof c->seen,
+                                  NULL, error)) != SPC_OK)
         return status;
+    c->count = c->stats + SPC_INDEX_STATS;
     if (spc__coords_is_derived(c) &&
         (status = spc__coords_alloc(&c->data, c, 16 * rows, error)) != SPC_OK)
         return status;
@@ -133,7 +131,6 @@ void spc_coords_free(spc_coords *c)
     c->indexer->set_destroy(c);
     spc__coords_dealloc(c, c->keys);
     spc__coords_dealloc(c, c->order);
-    spc__coords_dealloc(c, c->count);
     spc__coords_dealloc(c, c->stats);
     spc__coords_dealloc(c, c->data);
     spc__coords_dealloc(c, c->twins);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "coords/index/indexer.h"
+#include "coords/map.h"
 #include "coords/regroup/regroup.h"
 #include <string.h>
 
@@ -195,10 +196,11 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
                      first, second, (int)c[0], (int)c[1], (int)c[2], (int)c[3]);
 }
 
-/* Turns the statistics of an update into an error. */
-static spc_status check_counts(const spc_coords *c, const int32_t *stats,
-                               const int32_t *host, spc_error *error)
+spc_status spc__coords_verdict(const spc_coords *c, const int32_t *host,
+                               spc_error *error)
 {
+    const int32_t *stats = c->seen;
+
     /* The order matters: with too many rows nothing was stored, and the other
      * counters mean nothing. */
     if (stats[SPC_INDEX_ROWS] < 0)
@@ -222,24 +224,9 @@ static spc_status check_counts(const spc_coords *c, const int32_t *stats,
 spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
                                spc_error *error)
 {
-    spc__device *device = c->ctx->device;
-    int32_t stats[SPC_INDEX_STATS], count;
-    spc_status status;
+    spc_status status = spc__inspect(&c, 1, NULL, NULL, 0, stream, error);
 
-    /* Both copies are enqueued before one synchronisation. */
-    if ((status = spc__device_ops_of(device)->copy_out(
-             device, stats, c->stats, sizeof stats, stream, error)) != SPC_OK ||
-        (status = spc__device_ops_of(device)->copy_out(device, &count, c->count,
-                                                       sizeof count, stream,
-                                                       error)) != SPC_OK ||
-        (status = spc__device_ops_of(device)->sync(device, stream, error)) !=
-            SPC_OK)
-        return status;
-    c->rows = count;
-    c->asked = stats[SPC_INDEX_ROWS];
-    c->checked = true;
-    c->in_flight = false;
-    return check_counts(c, stats, host, error);
+    return status == SPC_OK ? spc__coords_verdict(c, host, error) : status;
 }
 
 spc_status spc_coords_check(spc_coords *c, void *stream)

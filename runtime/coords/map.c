@@ -383,15 +383,20 @@ spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
      * sets. */
     if (map->in->indexer->triplets != NULL)
         return map->in->indexer->triplets->inspect(map, stream, error);
-    spc_status status = spc__coords_inspect(scene, host, stream, error);
+    spc_coords *sets[] = {scene, other};
+    int64_t pairs;
+    spc_status status = spc__inspect(sets, other != scene ? 2 : 1, &map, &pairs,
+                                     1, stream, error);
 
     /* An error of the scene comes first: it is often the cause of one in the
      * derived set. */
+    if (status == SPC_OK)
+        status = spc__coords_verdict(scene, host, error);
     if (status == SPC_OK && other != scene)
-        status = spc__coords_inspect(other, NULL, stream, error);
-    return status == SPC_OK
-               ? map->in->indexer->pairs(map, &map->pairs, stream, error)
-               : status;
+        status = spc__coords_verdict(other, NULL, error);
+    if (status == SPC_OK)
+        map->pairs = pairs;
+    return status;
 }
 
 spc_status spc_map_check(spc_map *map, void *stream)

@@ -104,6 +104,15 @@ spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,
 struct spc__source;
 spc_status spc__map_build(spc_map *map, const struct spc__source *source,
                           bool index_only, void *stream, spc_error *error);
+/*
+ * Waits for `stream` once, and reads the statistics of these sets and the
+ * numbers of pairs of these maps, none of points. The sets then know their
+ * rows. spc__coords_verdict reports their errors; `pairs` of a map mean nothing
+ * if one of its sets has an error.
+ */
+spc_status spc__inspect(spc_coords *const *sets, int set_count,
+                        spc_map *const *maps, int64_t *pairs, int map_count,
+                        void *stream, spc_error *error);
 /* Reads back what an update left: errors, and the number of pairs. */
 spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
                             spc_error *error);

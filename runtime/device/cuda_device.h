@@ -25,6 +25,9 @@ typedef struct spc__cuda_device {
     size_t l2_bytes;
     spc_device_info info;
     spc__compiler *compiler; /* NULL until first used */
+    pthread_mutex_t staging_lock;
+    void *staging; /* pinned memory that small copies go through, or NULL */
+    size_t staging_bytes;
     pthread_mutex_t gemm_lock;
     spc__cublas *cublas; /* NULL until first used, or if not available */
     bool cublas_sought;
@@ -68,6 +71,9 @@ spc_status spc__cuda_copy_in(spc__device *device, void *to, const void *from,
                              size_t bytes, void *stream, spc_error *error);
 spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
                               size_t bytes, void *stream, spc_error *error);
+spc_status spc__cuda_collect(spc__device *device, const spc__part *parts,
+                             int count, void *stream, spc_error *error);
+void spc__cuda_free_staging(spc__cuda_device *device);
 spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,
                           void *stream, spc_error *error);
 spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error);

@@ -114,6 +114,9 @@ typedef struct CUlaunchConfig {
     X(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))              \
     X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t bytes))         \
     X(MemFree, "cuMemFree_v2", (CUdeviceptr memory))                           \
+    X(MemHostAlloc, "cuMemHostAlloc",                                          \
+      (void **memory, size_t bytes, unsigned flags))                           \
+    X(MemFreeHost, "cuMemFreeHost", (void *memory))                            \
     X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                 \
       (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))       \
     X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                 \

@@ -69,6 +69,13 @@ typedef struct spc__gemm {
     spc_dtype dtype;
 } spc__gemm;
 
+/* A part of device memory, and where its bytes go on the host. */
+typedef struct spc__part {
+    void *to;
+    const void *from;
+    size_t bytes;
+} spc__part;
+
 typedef struct spc__device_ops {
     const char *name; /* "cuda" */
 
@@ -105,6 +112,9 @@ typedef struct spc__device_ops {
                           size_t bytes, void *stream, spc_error *error);
     spc_status (*copy_out)(spc__device *device, void *to, const void *from,
                            size_t bytes, void *stream, spc_error *error);
+    /* Copies small parts of device memory to the host, and waits for them. */
+    spc_status (*collect)(spc__device *device, const spc__part *parts,
+                          int count, void *stream, spc_error *error);
     spc_status (*fill)(spc__device *device, void *to, int byte, size_t bytes,
                        void *stream, spc_error *error);
     spc_status (*sync)(spc__device *device, void *stream, spc_error *error);

@@ -445,6 +445,7 @@ const spc__device_ops spc__device_cpu = {
     .dealloc = spc__host_dealloc,
     .copy_in = spc__host_copy,
     .copy_out = spc__host_copy,
+    .collect = spc__host_collect,
     .fill = spc__host_fill,
     .sync = spc__host_sync,
     .compiler = spc__host_compiler,

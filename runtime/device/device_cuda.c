@@ -111,6 +111,9 @@ static void cuda_close(spc__device *device)
     spc__compiler_close(d->compiler);
     close_cublas(d);
     pthread_mutex_destroy(&d->gemm_lock);
+    if (d->retained)
+        spc__cuda_free_staging(d);
+    pthread_mutex_destroy(&d->staging_lock);
     spc__hooked_release(&d->memory);
     /* Last: everything above may need the context. */
     if (d->retained)
@@ -262,6 +265,7 @@ static spc_status cuda_open(spc__device **out, int ordinal,
      * fail. */
     spc__hooked_init(&d->memory, options != NULL ? &options->memory : NULL);
     pthread_mutex_init(&d->gemm_lock, NULL);
+    pthread_mutex_init(&d->staging_lock, NULL);
     if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
         goto done;
     if ((status = check_ordinal(d, ordinal, error)) != SPC_OK)
@@ -594,6 +598,7 @@ const spc__device_ops spc__device_cuda = {
     .dealloc = spc__cuda_dealloc,
     .copy_in = spc__cuda_copy_in,
     .copy_out = spc__cuda_copy_out,
+    .collect = spc__cuda_collect,
     .fill = spc__cuda_fill,
     .sync = spc__cuda_sync,
     .drain = spc__cuda_drain,

@@ -76,6 +76,15 @@ spc_status spc__host_copy(spc__device *device, void *to, const void *from,
     return SPC_OK;
 }
 
+spc_status spc__host_collect(spc__device *device, const spc__part *parts,
+                             int count, void *stream, spc_error *error)
+{
+    for (int i = 0; i < count; i++)
+        spc__host_copy(device, parts[i].to, parts[i].from, parts[i].bytes,
+                       stream, error);
+    return SPC_OK;
+}
+
 spc_status spc__host_fill(spc__device *device, void *to, int byte, size_t bytes,
                           void *stream, spc_error *error)
 {

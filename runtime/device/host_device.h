@@ -50,6 +50,8 @@ spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
 void spc__host_dealloc(spc__device *device, void *memory);
 spc_status spc__host_copy(spc__device *device, void *to, const void *from,
                           size_t bytes, void *stream, spc_error *error);
+spc_status spc__host_collect(spc__device *device, const spc__part *parts,
+                             int count, void *stream, spc_error *error);
 spc_status spc__host_fill(spc__device *device, void *to, int byte, size_t bytes,
                           void *stream, spc_error *error);
 spc_status spc__host_sync(spc__device *device, void *stream, spc_error *error);

@@ -11,12 +11,14 @@
 #include "base/plural.h"
 #include "base/sized.h"
 #include "context/ctx.h"
+#include "coords/index/indexer.h"
 #include "coords/map.h"
 #include "coords/points/points.h"
 #include "operators/feature.h"
 #include "plan/plan.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- addresses ----------------------------------------------------------- */
@@ -446,24 +448,86 @@ static spc_status check_voxels(spc_net_plan *plan, void *stream)
                : spc__fail_prefix(spc__error_of(plan->ctx), "the points: ");
 }
 
+static bool is_of_points(const spc_map *map)
+{
+    return map->in->indexer->triplets != NULL;
+}
+
+/* What is read of a network in one step: its sets and maps, none of points. */
+typedef struct read_list {
+    spc_coords **sets;
+    spc_map **maps;
+    int64_t *pairs; /* of the maps */
+    int set_count, map_count;
+} read_list;
+
+static spc_status read_all(spc_net_plan *plan, read_list *list, void *stream,
+                           spc_error *error)
+{
+    for (int i = 0; i < plan->net->set_count; i++)
+        if (plan->sets[i] != NULL && !plan->net->sets[i].cloud)
+            list->sets[list->set_count++] = plan->sets[i];
+    for (int i = 0; i < plan->net->map_count; i++)
+        if (plan->maps[i] != NULL && !is_of_points(plan->maps[i]))
+            list->maps[list->map_count++] = plan->maps[i];
+    spc_status status =
+        spc__inspect(list->sets, list->set_count, list->maps, list->pairs,
+                     list->map_count, stream, error);
+    for (int i = 0; i < list->map_count && status == SPC_OK; i++)
+        list->maps[i]->in_flight = false;
+    return status;
+}
+
 static spc_status check_set(spc_net_plan *plan, int i, void *stream)
 {
-    return plan->net->sets[i].cloud
-               ? spc_points_check(spc__points_of(plan->sets[i]), stream)
-               : spc_coords_check(plan->sets[i], stream);
+    spc_error error = {0};
+
+    if (plan->net->sets[i].cloud)
+        return spc_points_check(spc__points_of(plan->sets[i]), stream);
+    return spc__coords_verdict(plan->sets[i], NULL, &error) == SPC_OK
+               ? SPC_OK
+               : spc__ctx_fail(plan->ctx, &error);
 }
 
 /* Checks sets before maps, since a set's error often causes that of its map. */
-static spc_status check_indexing(spc_net_plan *plan, void *stream)
+static spc_status check_read(spc_net_plan *plan, const read_list *list,
+                             void *stream)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < plan->net->set_count; i++)
         if (plan->sets[i] != NULL && check_set(plan, i, stream) != SPC_OK)
             return fail_set(plan, i);
+    for (int i = 0; i < list->map_count; i++)
+        list->maps[i]->pairs = list->pairs[i];
     for (int i = 0; i < plan->net->map_count && status == SPC_OK; i++)
-        if (plan->maps[i] != NULL)
+        if (plan->maps[i] != NULL && is_of_points(plan->maps[i]))
             status = spc_map_check(plan->maps[i], stream);
+    return status;
+}
+
+static spc_status check_indexing(spc_net_plan *plan, void *stream)
+{
+    size_t sets = (size_t)plan->net->set_count,
+           maps = (size_t)plan->net->map_count,
+           bytes = sets * sizeof(spc_coords *) +
+                   maps * (sizeof(spc_map *) + sizeof(int64_t));
+    char *memory = malloc(bytes + 1);
+    spc_error error = {0};
+    spc_status status = SPC_ENOMEM;
+
+    if (memory == NULL) {
+        spc__fail_memory(&error, bytes);
+        return spc__ctx_fail(plan->ctx, &error);
+    }
+    read_list list = {.pairs = (int64_t *)memory,
+                      .sets = (spc_coords **)(memory + maps * sizeof(int64_t))};
+    list.maps = (spc_map **)(list.sets + sets);
+    if ((status = read_all(plan, &list, stream, &error)) != SPC_OK)
+        spc__ctx_fail(plan->ctx, &error);
+    else
+        status = check_read(plan, &list, stream);
+    free(memory);
     return status;
 }
 

@@ -94,6 +94,8 @@ static const struct rule {
     [FAKE_CtxSynchronize] = {.context = true, .unsafe = true},
     [FAKE_MemAlloc] = {.context = true, .unsafe = true},
     [FAKE_MemFree] = {.context = true, .unsafe = true},
+    [FAKE_MemHostAlloc] = {.context = true, .unsafe = true},
+    [FAKE_MemFreeHost] = {.context = true, .unsafe = true},
     [FAKE_MemcpyHtoDAsync] = {.context = true},
     [FAKE_MemcpyDtoHAsync] = {.context = true},
     [FAKE_MemsetD8Async] = {.context = true},
@@ -868,6 +870,26 @@ CUresult MemFree(CUdeviceptr memory)
         drop(it);
         the_fake_cuda.pending = 0;
     }
+    return end(result);
+}
+
+/* Memory of the host, which is no object of a context here. */
+CUresult MemHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    CUresult result = begin(FAKE_MemHostAlloc);
+
+    (void)flags;
+    if (result == CUDA_SUCCESS && (*memory = malloc(bytes)) == NULL)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    return end(result);
+}
+
+CUresult MemFreeHost(void *memory)
+{
+    CUresult result = begin(FAKE_MemFreeHost);
+
+    if (does_it(result))
+        free(memory);
     return end(result);
 }
 

@@ -389,6 +389,27 @@ START_TEST(a_frame_can_be_captured_into_a_graph)
 }
 END_TEST
 
+/* Two sets and a map: three copies, in the memory that the first check took. */
+START_TEST(a_check_waits_once)
+{
+    int before[FAKE_CALLS];
+    network n;
+
+    open_on_double(&n);
+    assert_ok(n.ctx, spc_map_check(n.maps[1], NULL));
+    memcpy(before, fake->count, sizeof(before));
+    assert_ok(n.ctx, spc_map_check(n.maps[1], NULL));
+    ck_assert_int_eq(fake->count[FAKE_StreamSynchronize] -
+                         before[FAKE_StreamSynchronize],
+                     1);
+    ck_assert_int_eq(
+        fake->count[FAKE_MemcpyDtoHAsync] - before[FAKE_MemcpyDtoHAsync], 3);
+    ck_assert_int_eq(fake->count[FAKE_MemHostAlloc] - before[FAKE_MemHostAlloc],
+                     0);
+    close_network(&n);
+}
+END_TEST
+
 static void build_far_away(const char *database, const spc_conv *layer)
 {
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
@@ -662,8 +683,7 @@ static const struct {
     const char *says;
     unwritten rows;
 } bad[] = {
-    {leave_extent, SPC_ERANGE, SPC_OK, "row 7: its y is outside",
-     ROWS_7_AND_9},
+    {leave_extent, SPC_ERANGE, SPC_OK, "row 7: its y is outside", ROWS_7_AND_9},
     {repeat_rows, SPC_EDUPLICATE, SPC_OK, "2 rows with the coordinate of an",
      ROWS_7_AND_9},
     {exceed_capacity, SPC_ECAPACITY, SPC_OK, "would have fitted", EVERY_ROW},
@@ -751,6 +771,7 @@ int main(int argc, char **argv)
         tcase_add_test(tc, a_thousand_frames_are_nothing_but_launches);
         tcase_add_test(tc, frames_by_pairs_are_nothing_but_launches);
         tcase_add_test(tc, a_frame_can_be_captured_into_a_graph);
+        tcase_add_test(tc, a_check_waits_once);
         tcase_add_loop_test(
             tc, maps_of_any_extent_need_no_compiler_after_a_build, 0, LAYERS);
     }

@@ -163,7 +163,6 @@ int spc__device_map_tables(const spc_map *map, const spc__map_tiles *tiles);
 spc_status spc__device_map_list_create(spc_map *map, spc_error *error);
 spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
                                 void *stream, spc_error *error);
-spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
-                                 spc_error *error);
+const int *spc__device_map_pairs(const spc_map *map, size_t *words);
 
 #endif

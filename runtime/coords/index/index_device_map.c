@@ -524,25 +524,11 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
 
 /* ---- counting --------------------------------------------------------- */
 
-spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
-                                 spc_error *error)
+const int *spc__device_map_pairs(const spc_map *map, size_t *words)
 {
     /* The pairs of a linked map are counted by the search of the other one. */
     const map_work *w = map->derived_from ? map->derived_from->work : map->work;
-    spc__device *device = map->ctx->device;
-    size_t words = pair_words(&w->s);
-    int *counts = malloc(4 * words);
-    spc_status status;
 
-    if (!counts)
-        return spc__fail_memory(error, 4 * words);
-    status = ops_of(map->ctx)->copy_out(device, counts, w->pairs, 4 * words,
-                                        stream, error);
-    if (status == SPC_OK)
-        status = ops_of(map->ctx)->sync(device, stream, error);
-    *out = 0;
-    for (size_t i = 0; status == SPC_OK && i < words; i++)
-        *out += counts[i];
-    free(counts);
-    return status;
+    *words = pair_words(&w->s);
+    return w->pairs;
 }

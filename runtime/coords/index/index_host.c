@@ -172,15 +172,6 @@ static spc_status list_create(spc_map *map, spc_error *error)
 }
 
 /* The build has already counted them: this device works synchronously. */
-static spc_status map_pairs(const spc_map *map, int64_t *out, void *stream,
-                            spc_error *error)
-{
-    (void)stream;
-    (void)error;
-    *out = map->pairs;
-    return SPC_OK;
-}
-
 const spc__indexer spc__indexer_host = {
     .name = "host",
     .serves = host_serves,
@@ -197,7 +188,6 @@ const spc__indexer spc__indexer_host = {
     .tile = spc__host_map_tile,
     .list_create = list_create,
     .list = spc__host_map_list,
-    .pairs = map_pairs,
     .regrouper = &spc__regrouper_host,
     .voxeliser = &spc__voxeliser_host,
 };

@@ -103,9 +103,9 @@ typedef struct spc__indexer {
     /* Lists the pairs of the built map. */
     spc_status (*list)(const spc_map *map, const spc__map_pairs *pairs,
                        void *stream, spc_error *error);
-    /* Returns the number of pairs of the last build; synchronises `stream`. */
-    spc_status (*pairs)(const spc_map *map, int64_t *out, void *stream,
-                        spc_error *error);
+    /* Returns the counters on the device, *words of them, whose sum is the
+     * number of pairs of the last build. NULL: map->pairs has it already. */
+    const int *(*pairs)(const spc_map *map, size_t *words);
     /* Limits later launches to `blocks` blocks, so that other kernels can run
      * at the same time; 0 removes the limit. Results do not change. NULL: the
      * device has no blocks. */

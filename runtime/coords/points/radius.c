@@ -601,6 +601,5 @@ const spc__indexer spc__indexer_points = {
     .tile = tile,
     .list_create = spc__radius_list_create,
     .list = spc__radius_list,
-    .pairs = count_pairs,
     .triplets = &triplets,
 };
