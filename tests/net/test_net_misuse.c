@@ -187,6 +187,33 @@ START_TEST(a_stride_of_0_is_refused)
 }
 END_TEST
 
+/* Both numbers choose a row of a table, or a bit. */
+START_TEST(an_operator_or_a_rule_that_is_none_is_refused)
+{
+    static const int wrong[] = {-1, 33, 34, 35, 36, INT_MAX, INT_MIN};
+    spc_tensor x, out;
+    spc_net *net = make_shaped(&x);
+
+    for (int i = 0; i < LENGTH(wrong); i++) {
+        spc_feature f = SPC_FEATURE_INIT;
+        spc_net_layer layer = SPC_NET_LAYER_INIT;
+        f.op = (spc_feature_op)wrong[i];
+        ck_assert_int_eq(spc_net_add_feature(&out, net, "f", &f, x,
+                                             SPC_NO_TENSOR, x, &error),
+                         SPC_EINVAL);
+        assert_says(error.text, "expected 0 to");
+        layer.conv.op = SPC_CONV;
+        layer.conv.geometry.rule = (spc_rule)wrong[i];
+        layer.in = x;
+        layer.conv.cout = 4;
+        ck_assert_int_eq(spc_net_add_conv(&out, net, &layer, &error),
+                         SPC_EINVAL);
+        assert_says(error.text, "operator conv has the rule");
+    }
+    spc_net_free(net);
+}
+END_TEST
+
 /* Numbers whose products do not fit an int. */
 START_TEST(a_regrouping_that_is_too_large_is_refused)
 {
@@ -536,6 +563,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tc, an_input_that_cannot_be_is_refused, 0,
                         LENGTH(inputs));
     tcase_add_test(tc, a_stride_of_0_is_refused);
+    tcase_add_test(tc, an_operator_or_a_rule_that_is_none_is_refused);
     tcase_add_test(tc, a_regrouping_that_is_too_large_is_refused);
     tcase_add_test(tc, a_concatenation_that_is_too_wide_is_refused);
     tcase_add_loop_test(tc, what_a_refused_layer_made_is_gone, 0,
