@@ -626,6 +626,78 @@ static size_t move_pieces(char *data, size_t bytes, spc__random *random)
     return bytes;
 }
 
+/* The line of a text that `at` lies in: its start, and its length with its
+ * end. */
+static size_t line_at(size_t *length, const char *data, size_t bytes, size_t at)
+{
+    size_t from = at, to = at;
+
+    while (from > 0 && data[from - 1] != '\n')
+        from--;
+    while (to < bytes && data[to++] != '\n')
+        continue;
+    *length = to - from;
+    return from;
+}
+
+/* Copies a line to the start of another one: order and number of lines matter
+ * to readers that allocate by the lines before. */
+static size_t copy_line(char *data, size_t bytes, size_t capacity,
+                        spc__random *random)
+{
+    static char line[MOST_BYTES];
+    size_t length, skipped;
+
+    if (bytes == 0)
+        return bytes;
+    size_t from = line_at(&length, data, bytes,
+                          spc__random_below(random, (uint32_t)bytes));
+    size_t to = line_at(&skipped, data, bytes,
+                        spc__random_below(random, (uint32_t)bytes));
+    if (bytes + length > capacity)
+        return bytes;
+    memcpy(line, data + from, length);
+    memmove(data + to + length, data + to, bytes - to);
+    memcpy(data + to, line, length);
+    return bytes + length;
+}
+
+/* Replaces a number by one at the end of a range. */
+static size_t exchange_number(char *data, size_t bytes, size_t capacity,
+                              spc__random *random)
+{
+    static const char *const ends[] = {
+        "0",     "1",          "-1",         "64",          "65536",
+        "32768", "1073741824", "2147483647", "-2147483648", "4294967296",
+        "1e300", "1e-300",     "nan",        "inf",         ""};
+    const char *end =
+        ends[spc__random_below(random, sizeof(ends) / sizeof(*ends))];
+    size_t at = spc__random_below(random, (uint32_t)bytes + 1), to;
+
+    while (at < bytes && !isdigit((unsigned char)data[at]))
+        at++;
+    for (to = at; to < bytes && isdigit((unsigned char)data[to]);)
+        to++;
+    if (to == at || bytes - (to - at) + strlen(end) > capacity)
+        return bytes;
+    memmove(data + at + strlen(end), data + to, bytes - to);
+    memcpy(data + at, end, strlen(end));
+    return bytes - (to - at) + strlen(end);
+}
+
+/* Changes that keep the lines of a text whole, so that its reader gets far. */
+static size_t change_lines(char *data, size_t bytes, size_t capacity,
+                           spc__random *random)
+{
+    int changes = 1 + (int)spc__random_below(random, 4);
+
+    for (int i = 0; i < changes; i++)
+        bytes = spc__random_below(random, 2) == 0
+                    ? copy_line(data, bytes, capacity, random)
+                    : exchange_number(data, bytes, capacity, random);
+    return bytes;
+}
+
 static void change_and_read(reader read, const spc__buf *file, uint64_t seed)
 {
     static char data[MOST_BYTES];
@@ -634,7 +706,9 @@ static void change_and_read(reader read, const spc__buf *file, uint64_t seed)
     spc__random_init(&random, seed);
     memcpy(data, file->data, file->length);
     size_t bytes = move_pieces(data, file->length, &random);
-    bytes = mutate(data, bytes, sizeof(data), &random);
+    bytes = spc__random_below(&random, 2) == 0
+                ? mutate(data, bytes, sizeof(data), &random)
+                : change_lines(data, bytes, sizeof(data), &random);
     read_once(read, data, bytes, false);
 }
 
