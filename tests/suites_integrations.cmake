@@ -3,6 +3,16 @@
 # is run without it.
 spc_suite(pointcloud2)
 target_sources(test_pointcloud2 PRIVATE ../integrations/ros2/pointcloud2.c)
+# What the operators of other runtimes share, on the double of the driver.
+spc_suite(served)
+target_sources(test_served PRIVATE ../integrations/served/served.c)
+target_compile_definitions(test_served PRIVATE
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+spc_watch_allocations(test_served)
+add_dependencies(test_served fake_cuda fake_nvrtc)
+set_property(TEST served APPEND PROPERTY
+  ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+
 if(SPC_HAS_CXX AND TARGET spc_other AND NOT SPC_SANITIZE)
   add_test(NAME ros2 COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/integrations/ros2.sh
     ${PROJECT_SOURCE_DIR} $<TARGET_FILE:spctune> ${CMAKE_COMMAND}

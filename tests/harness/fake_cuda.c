@@ -925,6 +925,26 @@ CUresult MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
     return end(result);
 }
 
+/* libspc does not call this one; a library beside it does. */
+__attribute__((visibility("default")))
+CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                         CUstream stream) __asm__("cuMemcpyDtoDAsync_v2");
+
+CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                         CUstream stream)
+{
+    if (current() == NULL)
+        return FAKE_INVALID_CONTEXT;
+    if (find_memory(from, bytes) == NULL)
+        return FAKE_INVALID_VALUE;
+    CUresult result = check_range(to, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        the_fake_cuda.copies++;
+    if (result == CUDA_SUCCESS && !is_capturing(stream))
+        memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return result;
+}
+
 CUresult MemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
                        CUstream stream)
 {

@@ -106,6 +106,7 @@ typedef struct fake_cuda {
     int reclaimed;    /* objects that were freed only by their context's end */
     int pending;      /* work on the default stream that was not waited for */
     size_t bytes_set; /* by all memory fills */
+    int copies;       /* from device to device */
     int launches;     /* the last of them are in launch[] */
     fake_launch launch[FAKE_LAUNCHES];
     CUstream replayed; /* the stream of the last graph launch */
