@@ -37,7 +37,9 @@ class Cuda(unittest.TestCase):
 
     def step(self, model, device):
         model.zero_grad()
-        x = self.f.to(device).requires_grad_()
+        # A leaf of its own: on the same device to() returns the tensor itself,
+        # whose gradients would add up.
+        x = self.f.to(device, copy=True).requires_grad_()
         out = model(x, self.c.to(device), self.shape, self.batches)[-1]
         out.features.square().mean().backward()
         return out, [x.grad, *(p.grad for p in model.parameters())]

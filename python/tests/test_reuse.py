@@ -215,6 +215,17 @@ class Reuse(unittest.TestCase):
         ops.kernel_map(scenes([100])[0], "subm,k=3")
         self.assertEqual(len(cpu.spares), 0)
 
+    def test_memory_is_given_back(self):
+        model, coords = Model(), scenes([500, 450, 480])
+        for c in coords:
+            step(model, c)
+        self.assertGreater(sum(held.values()), 0)
+        spctune.empty_cache()
+        self.assertEqual(held, {})
+        spctune.options(reuse=False)
+        step(model, coords[0])
+        self.assertEqual(held, {})
+
     def test_spares_end_where_memory_does(self):
         model, coords = Model(), scenes([900, 950, 2000, 5000])
         self.addCleanup(limit.__setitem__, 0, float("inf"))
