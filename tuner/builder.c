@@ -33,7 +33,7 @@ typedef struct job_list {
     job *first, *last;
 } job_list;
 
-typedef struct entry_list { /* with room for all candidates */
+typedef struct entry_list { /* has room for all candidates */
     spc__entry **at;
     int first, count;
 } entry_list;
@@ -42,19 +42,21 @@ struct spc__builder {
     const spc__request *request;
     const spc__candidates *candidates;
     spc__compiler *compiler;
-    bool owns_compiler;         /* for another target than the device */
-    spc__compile_job prototype; /* without source */
+    bool owns_compiler;         /* compiles for a target other than the
+                                 * device */
+    spc__compile_job prototype; /* the job of every candidate, without its
+                                 * source */
 
-    /* Used by the caller only. */
-    entry_list done; /* handled, ready to be returned */
-    /* wait for the code of another candidate, which they share */
+    /* Only the caller uses these members. */
+    entry_list done; /* finished candidates, ready to be returned */
+    /* candidates that wait for another candidate's code, which they share */
     entry_list sharing;
     int pending, compiled;
     bool works;
 
     spc__pool *pool;
-    bool caller_compiles; /* instead of only waiting */
-    pthread_mutex_t lock; /* guards everything below */
+    bool caller_compiles; /* the caller compiles instead of only waiting */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t has_waiting, has_finished;
     job_list waiting, finished;
     int underway;
@@ -72,7 +74,8 @@ static void push_job(job_list *list, job *j)
     list->last = j;
 }
 
-/* Takes the first, or NULL. The caller holds the lock. */
+/* Takes the first job; returns NULL if there is none. The caller holds the
+ * lock. */
 static job *pop_job(job_list *list)
 {
     job *j = list->first;
@@ -114,7 +117,7 @@ static bool is_tried_again(job *j)
     if (!is_trouble(j->status) || j->status == SPC_EINTERRUPTED ||
         ++j->troubles == TRIES)
         return false;
-    /* Time for another compiler to end and give its memory back. */
+    /* Gives another compiler time to end and to free its memory. */
     nanosleep(&pause, NULL);
     return true;
 }
@@ -156,7 +159,7 @@ static void serve(void *payload, int64_t i)
     for (;;) {
         while (builder->waiting.first == NULL && !builder->is_closed)
             pthread_cond_wait(&builder->has_waiting, &builder->lock);
-        /* Closed, and nothing left: the thread ends. */
+        /* The queue is closed and empty: the thread ends. */
         if (builder->waiting.first == NULL)
             break;
         compile_next(builder);
@@ -310,7 +313,8 @@ static void take_shared(spc__builder *builder, spc__entry *entry,
     memcpy(entry->code, model->code, model->code_bytes);
     entry->code_bytes = model->code_bytes;
     entry->trial.resources = model->trial.resources;
-    /* Stored as well, since the database finds code by its configuration. */
+    /* The copy is stored too, since the database finds code by its
+     * configuration. */
     entry->code_pending = true;
     check_resources(builder, entry);
 }
@@ -359,7 +363,8 @@ static void settle(spc__builder *builder, job *j)
 
 /* ---- rendering ----------------------------------------------------------- */
 
-/* As fields with their lengths, so that no text can run over into the next. */
+/* Hashes each field with its length, so that different fields cannot give the
+ * same bytes. */
 static void hash(char out[65], const char *text, const char *more)
 {
     unsigned char digest[SPC__SHA256_BYTES];
@@ -572,7 +577,7 @@ static spc_status start_threads(spc__builder *builder)
     return SPC_OK;
 }
 
-/* Room for all at once, so that giving back cannot fail. */
+/* Allocates room for all candidates now, so that returning them cannot fail. */
 static spc_status make_lists(spc__builder *builder)
 {
     size_t capacity = (size_t)builder->candidates->count + 1;

@@ -4,10 +4,9 @@
  *
  * Threads compile while the caller goes on: it adds candidates, and takes them
  * back one by one as they are done. If kernels run on the cores that compile,
- * one thread less is started, and the caller compiles when it would only wait:
- * either way as many threads are busy as the context has. Everything except
- * compiling happens on the caller's thread, the only one that uses candidates,
- * database and callbacks.
+ * the builder starts one thread less, and the caller compiles instead of
+ * waiting. Either way all threads of the context are busy. Only the caller's
+ * thread uses candidates, the database and callbacks.
  */
 #ifndef SPC_TUNER_BUILDER_H
 #define SPC_TUNER_BUILDER_H
@@ -38,8 +37,9 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry);
 spc_status spc__builder_next(spc__builder *builder, spc__entry **out);
 
 /*
- * Starts no further compilation, and waits for the running ones.
- * spc__builder_next still returns their results; the others are new as before.
+ * Starts no further compilation, and waits for running compilations.
+ * spc__builder_next still returns their results; candidates that were not
+ * compiled are new again.
  */
 void spc__builder_stop(spc__builder *builder);
 

@@ -6,10 +6,10 @@
  * The width of keys follows from the extent of a scene, and code depends on the
  * width. A run's own scenes need some of these kernels, most often the narrow
  * ones. A vehicle that drives out of their extent, with the database and no
- * compiler, needs the others. They are the largest kernels of all: a worker
- * that compiled them itself, one after the other, would delay all candidates.
- * So they compile in parallel with the first candidates; with few threads, the
- * wide ones after the narrow ones.
+ * compiler, needs the others. These kernels are the largest of all: a worker
+ * that compiled them one after the other would delay all candidates. So they
+ * compile in parallel with the first candidates; with few threads, the kernels
+ * of wide keys follow those of narrow keys.
  */
 #include "tuner/ladder.h"
 
@@ -29,19 +29,20 @@ typedef struct rung {
     char *source, *identity;
     bool is_narrow;
     bool needs_compiler;
-    bool is_stored; /* or could not be stored */
+    bool is_stored; /* did not compile or could not be stored */
     spc__artefact artefact;
     spc_error error;
 } rung;
 
-/* The kernels that one parallel loop compiles: from the rung `first` on. */
+/* The kernels that one parallel loop compiles: those from index `first` on. */
 typedef struct flight {
     spc__ladder *ladder;
     int first;
     spc__pool *pool;
 } flight;
 
-/* Narrow and wide ones, and those of both that are requested later. */
+/* Two loops for narrow and wide keys, and two for kernels that are requested
+ * later. */
 enum { FLIGHTS = 4 };
 
 struct spc__ladder {
@@ -49,17 +50,17 @@ struct spc__ladder {
     spc__library *library;
     const spc__attrs *target;
     spc__compiler *compiler;
-    spc__compile_job prototype; /* without source */
+    spc__compile_job prototype; /* a job without its source */
     bool apart;
     rung missing[SPC__LADDER_MOST];
     int count;
     flight flights[FLIGHTS];
     int flight_count;
-    volatile int is_given_up; /* also stops compilers */
+    volatile int is_given_up; /* flag that also stops compilers */
     bool lacks_compiler;
-    pthread_mutex_t lock; /* guards the count of what is left */
+    pthread_mutex_t lock; /* guards the number of remaining kernels */
     pthread_cond_t has_narrow;
-    int narrow_left; /* still to be compiled */
+    int narrow_left; /* number of kernels still to be compiled */
 };
 
 typedef struct spc__ladder ladder;
@@ -90,7 +91,7 @@ static bool is_recorded(const ladder *l, const spc__index_code *code)
                          &code->problem, NULL, SPC_PLAN_CACHED_ONLY) == SPC_OK;
 }
 
-/* True if all its keys have 32 bits. */
+/* True if all keys of the kernel have 32 bits. */
 static bool is_narrow(const spc__index_code *code)
 {
     const spc__attrs *problem = &code->problem;
@@ -100,7 +101,7 @@ static bool is_narrow(const spc__index_code *code)
            spc__attrs_number(problem, "in_key", 32) == 32;
 }
 
-/* Later climbs list again what earlier ones have listed. */
+/* A kernel may be in the list already. */
 static bool is_listed(const ladder *l, const spc__index_code *code)
 {
     for (int i = 0; i < l->count; i++)
@@ -109,13 +110,13 @@ static bool is_listed(const ladder *l, const spc__index_code *code)
     return false;
 }
 
-/* Lists the codes of one width that the database has not. */
+/* Lists kernels of one width that are missing from the database. */
 static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
 {
     for (int i = 0; i < codes->count; i++) {
         const spc__index_code *code = &codes->at[i];
         spc__template *tpl = spc__library_find(l->library, code->template_name);
-        /* A user's folder of templates may have none that build maps. */
+        /* A user's folder of templates may lack templates that build maps. */
         if (tpl != NULL && is_narrow(code) == narrow && !is_listed(l, code) &&
             !is_recorded(l, code))
             l->missing[l->count++] =
@@ -150,7 +151,7 @@ static void find_missing(ladder *l, bool narrow)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* True if code of this very source is there. */
+/* True if the database has code of this source. */
 static bool is_stored(const ladder *l, const rung *r)
 {
     spc__code_wanted wanted = {
@@ -166,7 +167,7 @@ static bool is_stored(const ladder *l, const rung *r)
     return stored;
 }
 
-/* The name by which a plan without a compiler finds the code. */
+/* Sets the name by which a plan without a compiler finds the code. */
 static void identify(rung *r, const spc__attrs *config)
 {
     spc__buf identity = SPC__BUF_INIT;
@@ -187,7 +188,8 @@ static spc__compile_job job_of(const ladder *l, const rung *r)
     return job;
 }
 
-/* A Lua state serves one thread, so all are rendered before any is compiled. */
+/* A Lua state serves one thread, so all kernels are rendered before the first
+ * is compiled. */
 static void render(ladder *l, rung *r)
 {
     spc__attrs config;
@@ -247,8 +249,8 @@ static void compile(void *payload, int64_t i)
 /* ---- storing ------------------------------------------------------------- */
 
 /* Stores one kernel. Called by the run's own thread, as a context belongs to
- * one. A kernel that does not compile costs a warning, since its scenes may
- * never come. */
+ * one. A kernel that does not compile causes only a warning, since its scenes
+ * may never occur. */
 static spc_status store(const ladder *l, rung *r)
 {
     spc_ctx *ctx = l->request->ctx;
@@ -306,12 +308,13 @@ static bool has_compiler(ladder *l)
                         "without a compiler some scenes cannot be indexed: %s",
                         l->request->error->text);
     else
-        /* Not the context's flag: the end of the run must stop them as well. */
+        /* Uses its own flag instead of the context's, as the end of the run
+         * must stop the compilers too. */
         l->prototype.cancel = &l->is_given_up;
     return !l->lacks_compiler;
 }
 
-/* Compiles the rungs from `first` on. */
+/* Compiles the kernels from index `first` on. */
 static spc_status start_flight(ladder *l, int first)
 {
     flight *f = &l->flights[l->flight_count];
@@ -322,7 +325,7 @@ static spc_status start_flight(ladder *l, int first)
         render(l, &l->missing[i]);
         narrow += l->missing[i].is_narrow;
     }
-    /* Before the pool starts: its threads count down. */
+    /* Set before the pool starts, as its threads count down. */
     pthread_mutex_lock(&l->lock);
     l->narrow_left += narrow;
     pthread_mutex_unlock(&l->lock);
@@ -336,8 +339,8 @@ static spc_status start_flight(ladder *l, int first)
     return SPC_OK;
 }
 
-/* Starts one flight of missing kernels. An optional kernel leaves no error in
- * the context. */
+/* Starts one parallel loop over missing kernels. An optional kernel leaves no
+ * error in the context. */
 static spc_status climb(ladder *l, bool narrow)
 {
     spc_error before = *l->request->error;
@@ -363,8 +366,8 @@ spc_status spc__ladder_climb(spc__ladder *l, bool apart)
     l->apart |= apart;
     spc_status status = climb(l, true);
     /*
-     * With a thread for each, they start now, so that the end of the run need
-     * not wait.
+     * With a thread for each kernel, the wide kernels start now, so that the
+     * end of the run need not wait.
      */
     if (status == SPC_OK && l->request->ctx->threads > SPC__LADDER_MOST)
         status = climb(l, false);
@@ -390,7 +393,7 @@ spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
     return SPC_OK;
 }
 
-/* Waits for all threads, and takes part in what is left. */
+/* Waits for all threads, and compiles remaining kernels itself. */
 static void finish_flights(ladder *l)
 {
     for (int i = 0; i < l->flight_count; i++)
@@ -398,15 +401,16 @@ static void finish_flights(ladder *l)
 }
 
 /*
- * With few threads the wide ones come last: they would take cores that the
- * narrow ones need.
+ * With few threads the wide kernels come last: they would take cores that the
+ * narrow kernels need.
  */
 spc_status spc__ladder_await(spc__ladder *l)
 {
     if (l == NULL)
         return SPC_OK;
     for (int i = 0; i < l->flight_count; i++)
-        /* Without helpers nothing has run yet, so the caller compiles. */
+        /* Without helper threads no kernel was compiled yet, so the caller
+         * compiles. */
         if (spc__pool_helpers(l->flights[i].pool) == 0)
             spc__pool_finish(l->flights[i].pool);
     pthread_mutex_lock(&l->lock);
@@ -431,8 +435,8 @@ void spc__ladder_free(spc__ladder *l)
 {
     if (l == NULL)
         return;
-    /* Relaxed is enough: it only stops early, and the pool's end orders all
-     * else. */
+    /* Relaxed order is enough: the flag only stops work early, and joining the
+     * pool orders everything else. */
     __atomic_store_n(&l->is_given_up, 1, __ATOMIC_RELAXED);
     finish_flights(l);
     for (int i = 0; i < l->flight_count; i++)

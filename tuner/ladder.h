@@ -2,7 +2,7 @@
 /*
  * ladder.h - makes a database serve scenes of any extent: compiles all kernels
  * that sets and maps of a layer can need on a target, with keys of both widths.
- * Those that the scenes of a run need are among them.
+ * They include the kernels that the scenes of a run need.
  */
 #ifndef SPC_TUNER_LADDER_H
 #define SPC_TUNER_LADDER_H
@@ -17,24 +17,24 @@ spc_status spc__ladder_begin(spc__ladder **out, const spc__request *request,
 
 /*
  * Starts compiling in the background the kernels that the database lacks for
- * narrow keys, and, with enough threads, those for wide ones. Stored kernels
- * cost almost nothing. `apart` includes the kernels of row orders that have
- * their own (spc__row_order_is_apart); a caller that does not know yet may call
- * again. NULL is fine.
+ * narrow keys, and, with enough threads, the kernels for wide keys. Stored
+ * kernels cost almost nothing. `apart` includes the kernels of row orders that
+ * have their own (spc__row_order_is_apart); a caller that does not know yet may
+ * call again. NULL is fine.
  */
 spc_status spc__ladder_climb(spc__ladder *ladder, bool apart);
 
 /*
  * Waits for the kernels of narrow keys, which most scenes need, stores them,
- * and starts the others if necessary; `end` waits for all. Call it on the
- * thread that began; NULL is fine. Kernels that do not compile are logged: the
- * others remain usable. SPC_EDB: the database refused the code;
+ * and starts the wide kernels if necessary; `end` waits for all kernels. Call
+ * it on the thread that began; NULL is fine. Kernels that do not compile are
+ * logged: the others remain usable. SPC_EDB: the database refused the code;
  * SPC_EINTERRUPTED.
  */
 spc_status spc__ladder_await(spc__ladder *ladder);
 spc_status spc__ladder_end(spc__ladder *ladder);
 
-/* Cancels what has not started; NULL is fine. */
+/* Cancels kernels that have not started; NULL is fine. */
 void spc__ladder_free(spc__ladder *ladder);
 
 #endif

@@ -3,8 +3,8 @@
  * map_tune.c - spc_tune_map: finds the fastest configuration that builds a
  * layer's map.
  *
- * The space is small and every candidate makes the same map, so the loop is
- * plain: there is one map for each scene. Each candidate searches it, its
+ * The space is small and every candidate makes the same map, so the search is a
+ * simple loop, with one map for each scene. Each candidate searches it, its
  * entries are compared with the relation that the oracle finds by hashing, and
  * it is timed. All this runs in the caller's process, as users do not write
  * these kernels.
@@ -22,7 +22,8 @@
 #include <string.h>
 
 enum { SAMPLES = 31 };
-static const double limit_s = 1; /* for one candidate on one scene */
+static const double limit_s = 1; /* number of samples for one candidate on one
+                                  * scene */
 
 typedef struct run {
     spc_ctx *ctx;
@@ -46,7 +47,8 @@ static bool is_inverse(const run *r)
 /* ---- one candidate on one scene ------------------------------------------ */
 
 /*
- * Searches as a frame does: a submanifold map with its set, other maps alone.
+ * Searches as a frame does: a submanifold map together with its set, other maps
+ * alone.
  */
 static spc_status search(void *payload, void *stream)
 {
@@ -58,7 +60,7 @@ static spc_status search(void *payload, void *stream)
     return spc_map_update(map, NULL, NULL, 0, stream);
 }
 
-/* Overwrites the map, so that an earlier result cannot pass for a new one. */
+/* Overwrites the map, so that an earlier result cannot look like a new one. */
 static spc_status poison(const run *r, const spc_map *map)
 {
     size_t words = (size_t)map->to->rows_padded * (size_t)map->mask_words;
@@ -68,8 +70,8 @@ static spc_status poison(const run *r, const spc_map *map)
                r->error);
 }
 
-/* Compares each offset's row apart: on the device they are `capacity` apart,
- * and the oracle's are packed. */
+/* Compares the row of each offset separately: rows are `capacity` entries apart
+ * on the device, and packed in the oracle's relation. */
 static bool is_relation(const int32_t *index, const spc_map *map,
                         const spc_relation *want)
 {
@@ -85,7 +87,7 @@ static bool is_relation(const int32_t *index, const spc_map *map,
     return true;
 }
 
-/* SPC_EWRONG unless the map is the layer's relation. */
+/* Returns SPC_EWRONG unless the map equals the layer's relation. */
 static spc_status compare(const run *r, const spc_map *map,
                           const spc_scene *scene)
 {
@@ -109,7 +111,7 @@ static spc_status compare(const run *r, const spc_map *map,
     return status;
 }
 
-/* Searches the map once, and compares it with the oracle's. */
+/* Searches the map once, and compares it with the oracle's relation. */
 static spc_status verify(const run *r, spc_map *map, const spc_scene *scene)
 {
     spc_status status = poison(r, map);
@@ -183,7 +185,7 @@ static spc_status try_scenes(const run *r, spc__trial *trial)
     return status;
 }
 
-/* The verdict that the database stores. */
+/* Returns the verdict that the database stores. */
 static spc__trial_status fate_of(spc_status status)
 {
     return status == SPC_OK         ? SPC__TRIAL_OK
@@ -300,7 +302,7 @@ static void name_winner(run *r)
     spc__buf_release(&config);
 }
 
-/* Tries every admitted candidate. The space is small enough for all of it. */
+/* Tries every admitted candidate. The space is small enough for that. */
 static spc_status try_all(run *r)
 {
     spc_status status = SPC_OK;
@@ -313,7 +315,7 @@ static spc_status try_all(run *r)
     if (status != SPC_OK)
         return status;
     if (r->best.median_us == 0)
-        return r->error->status; /* the failure of the last one */
+        return r->error->status; /* the failure of the last candidate */
     name_winner(r);
     return r->ctx->cache != NULL ? store_winner(r) : SPC_OK;
 }
@@ -343,8 +345,8 @@ spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
              .options = options ? options : &usual,
              .report = report,
              .error = spc__error_of(ctx)};
-    /* Maps compile in the context, which counts all its compiles: the
-     * difference is this run's. */
+    /* The context compiles the kernels of maps and counts all compilations; the
+     * difference belongs to this run. */
     compiled = ctx->stats.compiles;
     if ((status = open_run(&r)) == SPC_OK)
         status = try_all(&r);

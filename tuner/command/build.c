@@ -16,7 +16,8 @@ struct args {
     spc_effort effort;
     const char *only;
     bool allow_spills, all, choices;
-    cli_list layers, names; /* from choices: a layer each, and its candidate */
+    cli_list layers, names; /* from choices: each entry is a layer and its
+                             * candidate */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -140,7 +141,7 @@ static void write_build(const cli_job *job, const trials *found,
 
 /* ---- choices ------------------------------------------------------------- */
 
-/* Notes a choice, and each layer once. */
+/* Adds a choice to the list, and each layer only once. */
 static spc_status note_choice(const spc_db_row *row, void *payload)
 {
     struct args *args = payload;

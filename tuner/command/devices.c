@@ -139,7 +139,7 @@ static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
     return status;
 }
 
-/* Returns the error of opening a device that is not listed. */
+/* Opens a device that is not listed, and returns its error. */
 static spc_status open_unlisted(const char *wanted, spc_error *error)
 {
     spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
@@ -153,8 +153,8 @@ static spc_status open_unlisted(const char *wanted, spc_error *error)
 }
 
 /*
- * An invalid name is the caller's mistake, as everywhere; a device that exists
- * but cannot be used reports why.
+ * An invalid name is the caller's mistake. A device that exists but cannot be
+ * used reports the reason.
  */
 static spc_status refuse(const char *wanted)
 {
@@ -197,7 +197,7 @@ static spc_status command_devices(cli *self, void *to)
     if (wanted == NULL)
         first = check_best(all, count);
     for (int i = 0; i < count; i++) {
-        /* "cuda" means its first device, as everywhere. */
+        /* "cuda" means the first GPU. */
         size_t length = wanted != NULL ? strlen(wanted) : 0;
         bool is_wanted = wanted == NULL
                              ? kept == 0 || !args->measure

@@ -26,7 +26,7 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* The answer and its question. */
+/* A lookup: the layer and scene, and the choice that was found. */
 typedef struct answer {
     const char *layer;
     const spc_scene *scene;

@@ -80,7 +80,7 @@ struct sheet {
     spc_ctx *ctx;
     const struct args *args;
     table table;
-    spc__json *json; /* NULL: the table */
+    spc__json *json; /* NULL: print the table */
 };
 
 static const char *const titles[] = {
@@ -202,7 +202,7 @@ static spc_status run_sheet(struct sheet *sheet, const spc_feature *features,
 
 /* ---- the command --------------------------------------------------------- */
 
-enum { PASSES = 3, MOST_ROWS = 4 }; /* of an operator */
+enum { PASSES = 3, MOST_ROWS = 4 }; /* MOST_ROWS: rows of an operator */
 static const char *const passes[PASSES] = {"forward", "dgrad", "wgrad"};
 
 /* In training, an activation is a separate step with the first gradient. */
@@ -258,7 +258,8 @@ static spc_status add_passes(spc_feature *out, int *count,
         if (!all && strcmp(word, passes[p]) != 0)
             continue;
         spc_status status = add_pass(out, count, feature, (spc_pass)p, &error);
-        /* Most operators have no gradient of weights: "all" leaves it out. */
+        /* "all" leaves out the gradient of weights of operators that have no
+         * weights. */
         if (status != SPC_OK && (!all || p != SPC_WGRAD))
             return cli_fail(status, "%s", error.text);
     }
@@ -272,8 +273,8 @@ static spc_status read_features(spc_feature **out, int *count,
     spc_status status = SPC_OK;
 
     *count = 0;
-    /* An operator has three passes at most, and with an activation one more
-     * row. */
+    /* An operator has at most three passes, and one more row for its
+     * activation. */
     *out = calloc((size_t)texts->count * MOST_ROWS, sizeof(**out));
     if (*out == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");

@@ -18,7 +18,8 @@ struct loading {
     spc_error error;
 };
 
-/* The body of a thread of its own: reading a large scene checks no flag. */
+/* Runs on a separate thread, as reading a large scene does not check the
+ * interrupt flag. */
 static void *load(void *payload)
 {
     struct loading *at = payload;
@@ -35,7 +36,8 @@ spc_status load_scene(spc_scene **out, const char *spec, spc_error *error)
     *out = NULL;
     *error = (spc_error){SPC_ENOMEM, "out of memory"};
     if (at != NULL && (at->spec = strdup(spec)) != NULL) {
-        if (cli_run_apart(load, at) != SPC_OK) { /* which still needs *at */
+        if (cli_run_apart(load, at) != SPC_OK) { /* the thread still needs
+                                                  * *at */
             *error = (spc_error){SPC_EINTERRUPTED, "interrupted"};
             return error->status;
         }
@@ -207,7 +209,7 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
         status = self->globals.json ? each_layer_json(&job, layers, body)
                                     : each_layer(&job, layers, body);
     spc_ctx_free(job.ctx);
-    /* A thread that was left behind may still read them. */
+    /* A thread that is still running may read the scenes. */
     if (!job.left_scenes)
         free_scenes(&job.scenes);
     free(layers);

@@ -17,13 +17,14 @@ typedef struct scene_set {
 
 typedef struct cli_job {
     cli *self;
-    void *args; /* the command's */
+    void *args; /* options of the command */
     spc_ctx *ctx;
     scene_set scenes;
-    bool is_alone; /* no other layer: its progress is the command's */
-    /* still used by a search that goes on until the program ends */
+    bool is_alone; /* there is only one layer, so the command shows its
+                    * progress */
+    /* a search that goes on until the program ends still uses the scenes */
     bool left_scenes;
-    spc__json *json; /* an array to write objects to, or NULL: print */
+    spc__json *json; /* array that objects are written to; NULL: print text */
 } cli_job;
 
 typedef spc_status (*job_body)(cli_job *job, const spc_conv *layer,

@@ -103,9 +103,9 @@ static void free_lists(const cli_option *row, void *args)
 }
 
 /*
- * A file that we open must not get the number of a standard stream that the
- * caller has closed, as output would then go into it. They are opened for
- * reading, so that writing fails.
+ * Without this, a file that we open could get the number of a standard stream
+ * that the caller has closed, and output would go into the file. Opens
+ * /dev/null for such streams, for reading, so that writing fails.
  */
 static void fill_standard_streams(void)
 {

@@ -57,7 +57,7 @@ static const char *title_of(const char *kind)
 
 /* ---- for programs -------------------------------------------------------- */
 
-/* "k=3" has a default, "slope=" may be left out, "cin" may not. */
+/* "k=3" states a default, "slope=" is optional, and "cin" is required. */
 static void write_words(spc__json *json, const char *words)
 {
     spc__json_array(json, "words");

@@ -50,7 +50,7 @@ static double ratio(int64_t part, int64_t whole)
 
 /* ---- figures ------------------------------------------------------------- */
 
-/* Voxels whose only neighbour is the voxel itself. */
+/* Counts voxels whose only neighbour is the voxel itself. */
 static int64_t count_alone(const spc_relation *r)
 {
     int64_t alone = 0;
@@ -110,14 +110,14 @@ static void write_scene(spc__json *json, const spc_scene *scene,
     spc__json_end_object(json);
 }
 
-/* The destination of all output. */
+/* The destination of the output. */
 struct sink {
     table table;
     spc__json json;
     int threads;
 };
 
-/* Adds the facts of a scene by itself. */
+/* Adds the facts of a scene that need no layer. */
 static spc_status look_at(struct sink *to, const spc_scene *scene)
 {
     struct facts facts = {.rows = spc_scene_rows(scene)};

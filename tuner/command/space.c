@@ -13,7 +13,7 @@
 
 struct args {
     space_view view;
-    const char *render; /* a number; as text, since 0 is valid */
+    const char *render; /* a number, kept as text since 0 is valid */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -32,7 +32,7 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* Prints the source of one candidate. Its number is that of the whole space, so
+/* Prints the source of one candidate. Its number counts the whole space, so
  * --only would shift it. */
 static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 {
@@ -60,7 +60,7 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
     return SPC_OK;
 }
 
-/* The position of a template in a listing of all. */
+/* Returns the position of a template in a listing of all templates. */
 struct position {
     const char *name;
     int before;

@@ -7,13 +7,14 @@
 #include "command/tune/trials.h"
 
 typedef struct space_view {
-    const char *target; /* NULL: the device */
-    const char *only;   /* of this template; NULL: of all */
-    bool all;           /* each candidate; otherwise a row for each template */
-    bool admitted;      /* each candidate that was not refused */
+    const char *target; /* NULL: the target of the device */
+    const char *only;   /* candidates of this template; NULL: of all */
+    bool all;           /* list each candidate instead of a row for each
+                         * template */
+    bool admitted;      /* list each candidate that was not refused */
 } space_view;
 
-/* Prints them, or writes them as an object. */
+/* Prints the candidates, or writes them as an object. */
 spc_status space_list(cli_job *job, const spc_conv *layer, const char *text,
                       const space_view *view);
 

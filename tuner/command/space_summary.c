@@ -13,7 +13,7 @@
 enum { REASONS = 64 };
 
 typedef struct reason {
-    const char *note; /* as the first candidate has it */
+    const char *note; /* reason of the first candidate */
     int count;
 } reason;
 
@@ -45,7 +45,7 @@ static bool is_one_kind(const char *a, const char *b)
     }
 }
 
-/* Counts a refusal by its kind; kinds beyond the room are dropped. */
+/* Counts a refusal by its kind; kinds that exceed the array are dropped. */
 static void count_reason(row *r, const char *note)
 {
     int i = 0;
@@ -59,7 +59,7 @@ static void count_reason(row *r, const char *note)
     r->reasons[i].count++;
 }
 
-/* A refusal without a configuration is the template's own, of the whole
+/* A refusal without a configuration means that the template refuses the whole
  * layer. */
 static void count_trial(row *r, const spc_trial *trial)
 {

@@ -57,7 +57,7 @@ static bool is_listed(const cli_list *list, const char *name)
     return false;
 }
 
-/* The value of NAME=K for this name, or NULL. */
+/* Returns the value of NAME=K for this name, or NULL. */
 static const char *kernel_of(const struct args *args, const char *name)
 {
     size_t length = strlen(name);
@@ -77,8 +77,8 @@ static spc_status read_kernel(int out[3], const char *text)
     spc_conv conv;
     spc_error error = {0};
 
-    /* The rest of the layer plays no part. A comma would begin a further word
-     * of it, so it is refused here. */
+    /* Only the kernel of this layer matters. A comma would begin another word
+     * of the layer, so a comma is refused. */
     snprintf(layer, sizeof(layer), "subm,cin=1,cout=1,k=%s", text);
     if (strchr(text, ',') != NULL ||
         spc_conv_parse(&conv, layer, &error) != SPC_OK)
@@ -117,8 +117,8 @@ static spc_status check_names(const struct job *job)
         for (int i = 0; i < lists[l]->count; i++) {
             char name[512];
             snprintf(name, sizeof(name), "%s", lists[l]->at[i]);
-            /* The last '=': names of arrays may contain one, and kernels do
-             * not. */
+            /* Splits at the last '=': names of arrays may contain '=', and
+             * kernels do not. */
             if (l == 0 && strrchr(name, '=') != NULL)
                 *strrchr(name, '=') = '\0';
             if (spc_weights_find(job->weights, name) == NULL)
@@ -199,8 +199,8 @@ static spc_status convert(spc_array *out, const spc_array *array,
                           const spc_kernel_shape *kernel)
 {
     spc_error error = {0};
-    /* One byte more, as malloc(0) may return NULL, which here means no
-     * memory. */
+    /* Allocates one byte more, as malloc(0) may return NULL, which would look
+     * like a lack of memory. */
     void *data = malloc(array->bytes + 1);
 
     if (data == NULL)
@@ -229,7 +229,7 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
     if (status != SPC_OK)
         return status;
     *own = *array;
-    /* Its entry is then taken by the next array, so the output has no gaps. */
+    /* The next array then takes this entry, so the output has no gaps. */
     job->count += array->unreadable == NULL;
     if (is_kernel &&
         spc_kernel_describe(&kernel, array, &form, &error) != SPC_OK)
@@ -244,8 +244,8 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
 static bool is_converted(const struct job *job, int i)
 {
     const spc_array *from = spc_weights_find(job->weights, job->out[i].name);
-    /* Only converted arrays have memory of their own; the others borrow theirs
-     * from the files that are open. */
+    /* Only converted arrays own memory; the others borrow it from the open
+     * files. */
     return job->out[i].data != from->data;
 }
 
@@ -323,7 +323,8 @@ static void release(struct job *job)
     spc_weights_free(job->weights);
 }
 
-/* Conversion needs the engine: one shape may have different layouts. */
+/* Conversion needs the engine, as arrays of one shape may have different
+ * layouts. */
 static spc_status check_args(struct job *job, const cli *self)
 {
     const struct args *args = job->args;

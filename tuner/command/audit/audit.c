@@ -225,8 +225,8 @@ static spc_status read_around(audit_args *args)
     return SPC_OK;
 }
 
-/* The file to keep is checked first: with records from before, a tuning would
- * measure nothing, and its figures mean nothing. */
+/* Checks the file of --keep first: if it had earlier records, a tuning would
+ * measure nothing, and the figures would be meaningless. */
 static spc_status command_audit(cli *self, void *to)
 {
     audit_args *args = to;

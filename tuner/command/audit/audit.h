@@ -28,17 +28,18 @@ typedef struct audit_args {
 typedef struct audit {
     cli *self;
     const audit_args *args;
-    spc_ctx *served; /* has only choices of the layers' own scenes */
-    spc_ctx *own;    /* has those of nearby scenes */
-    spc__buf folder; /* a private one, for temporary databases */
+    spc_ctx *served; /* database with only the choices of the layers' own
+                      * scenes */
+    spc_ctx *own;    /* database with the choices of nearby scenes */
+    spc__buf folder; /* private folder for temporary databases */
     spc__json *json; /* an array to write to, or NULL: print */
     audit_sample samples[AUDIT_FIGURES];
-    out_file lines;  /* a line for each figure, if requested */
-    bool is_unsaved; /* the last of them could not be written */
-    int flips;       /* second tunings that chose another candidate */
+    out_file lines;  /* file with a line for each figure, if requested */
+    bool is_unsaved; /* the last line could not be written */
+    int flips;       /* number of second tunings that chose another candidate */
     /*
-     * Candidates timed by quick, the additional ones of the longer search, and
-     * all in the space; seconds of both.
+     * Numbers of candidates that quick timed, that the longer search timed in
+     * addition, and in the whole space; seconds of both searches.
      */
     int timed, more, space;
     double timed_s, more_s;
@@ -55,8 +56,9 @@ spc_status audit_layer(audit *a, const spc_conv *layer, const char *text,
                        const spc_scene *scene);
 
 /*
- * Makes nearby scene `i`: a part of the scene's voxels, of the same extent but
- * thinner, or as dense but smaller. Its name describes it.
+ * Makes nearby scene `i`: a part of the scene's voxels, with the same extent
+ * but fewer voxels, or with the same density but a smaller extent. Its name
+ * describes it.
  */
 spc_status audit_scene_near(spc_scene **out, const spc_scene *scene, int i);
 

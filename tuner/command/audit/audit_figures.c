@@ -46,7 +46,7 @@ void audit_sort(audit_sample *sample)
         qsort(sample->at, (size_t)sample->count, sizeof(double), by_size);
 }
 
-/* The nearest rank: always a value that was measured. */
+/* Uses the nearest rank, so the result is always a measured value. */
 double audit_percentile(const audit_sample *sample, double share)
 {
     int rank = (int)ceil(share * sample->count);

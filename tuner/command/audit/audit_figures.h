@@ -42,8 +42,8 @@ bool audit_add(audit_sample *to, double share);
 void audit_sort(audit_sample *sample);
 
 /*
- * The nearest rank of a sorted sample: for few figures the 95th percentile is
- * the largest. NAN for an empty one.
+ * Returns the nearest-rank percentile of a sorted sample; for few figures the
+ * 95th percentile is the largest. NAN for an empty sample.
  */
 double audit_percentile(const audit_sample *sample, double share);
 bool audit_is_reached(const audit_sample *sample);

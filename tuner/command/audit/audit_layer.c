@@ -21,7 +21,7 @@ enum { BEST = 6, NAME = 320 };
 /* Candidates that alternate, and their times. */
 typedef struct contest {
     char names[BEST + 4][NAME];
-    double us[BEST + 4]; /* 0: not measured */
+    double us[BEST + 4]; /* 0: the candidate was not measured */
     int count;
 } contest;
 
@@ -99,7 +99,7 @@ static void add_sample(audit *a, const finding *f, audit_figure figure,
     const char *slash = strrchr(scene, '/');
     fprintf(a->lines.to, "%s %.6g %s on %s\n", audit_names[figure], share,
             f->text, slash != NULL ? slash + 1 : scene);
-    if (!a->is_unsaved) /* an interrupted audit still has its results */
+    if (!a->is_unsaved) /* an interrupted audit still prints its results */
         a->is_unsaved = out_file_save(&a->lines) != SPC_OK;
 }
 
@@ -150,7 +150,7 @@ static int find(const contest *c, const char *name)
     return i < c->count ? i : -1;
 }
 
-/* Each candidate takes part once, even if several tunings chose it. */
+/* Adds a candidate once, even if several tunings chose it. */
 static void enter(contest *c, const char *name)
 {
     if (name[0] != '\0' && find(c, name) < 0)
@@ -174,7 +174,7 @@ static double best_of(const contest *c)
     return best;
 }
 
-/* The extra time of one, relative to another. */
+/* Returns the extra time of one candidate relative to another. */
 static double share(double us, double than_us)
 {
     return us > 0 && than_us > 0 ? us / than_us - 1 : NAN;
@@ -210,7 +210,7 @@ static void take_times(contest *c, const trials *found)
     }
 }
 
-/* Times the candidates alternately; a single one is not compared. */
+/* Times the candidates alternately; does nothing if there is only one. */
 static spc_status run_contest(contest *c, audit *a, const finding *f)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -220,7 +220,8 @@ static spc_status run_contest(contest *c, audit *a, const finding *f)
     if (c->count < 2)
         return SPC_OK;
     trials_init(&h.found, a->self);
-    options.effort = SPC_EFFORT_EXHAUSTIVE; /* it takes the most samples */
+    options.effort = SPC_EFFORT_EXHAUSTIVE; /* exhaustive takes the most
+                                             * samples */
     options.seed = a->args->seed;
     options.limit_s = a->args->limit_s;
     options.wants = takes_part;
@@ -240,8 +241,8 @@ static spc_status run_contest(contest *c, audit *a, const finding *f)
 
 /* ---- on its own scene ---------------------------------------------------- */
 
-/* Times a plan as a program gets it. The difference counts in both directions:
- * either would mean that records are wrong. */
+/* Times a plan as a program gets it. A difference in either direction would
+ * mean that records are wrong. */
 static spc_status time_served(finding *f, audit *a)
 {
     spc_bench_result result;
@@ -287,7 +288,7 @@ static void compare_winners(finding *f)
     f->flipped = strcmp(f->quick.winner, f->again.winner) != 0;
     f->flip = f->flipped ? fabs(share(quick, again)) : 0;
     f->regret = share(quick, best_of(&f->rivals));
-    if (f->rivals.count == 1) /* no other was as good */
+    if (f->rivals.count == 1) /* no other candidate was as good */
         f->regret = 0;
 }
 
@@ -372,8 +373,8 @@ static void write_finding(spc__json *json, const finding *f)
 /* ---- on scenes around it ------------------------------------------------- */
 
 /*
- * Finds the choice that a program would get there, from the database that knows
- * only the layer's own scene.
+ * Finds the choice that a program would get for the nearby scene, from the
+ * database that has only the layer's own scene.
  */
 static spc_status find_served(char name[NAME], spc_match *origin, audit *a,
                               const finding *f)
@@ -424,7 +425,7 @@ static void print_neighbour(audit *a, const finding *f, spc_match origin,
 
 /*
  * Compares the served choice with one tuned for this scene. Either may be
- * better: a tuning may miss what the neighbour's found.
+ * better: a tuning may miss a candidate that the neighbour's tuning found.
  */
 static spc_status study_neighbour(audit *a, finding *f)
 {
@@ -435,7 +436,8 @@ static spc_status study_neighbour(audit *a, finding *f)
 
     options.effort = SPC_EFFORT_QUICK;
     options.seed = a->args->seed;
-    options.again = true; /* another scene of its bucket may have records */
+    options.again = true; /* another scene in the same bucket may have
+                           * records */
     if ((status = find_served(served, &origin, a, f)) != SPC_OK ||
         (status = tune_only(&f->quick, a, a->own, f, &options)) != SPC_OK)
         return status;
@@ -451,7 +453,8 @@ static spc_status study_neighbour(audit *a, finding *f)
     return SPC_OK;
 }
 
-/* Studies scenes near this one, for which the database serves its choice. */
+/* Audits scenes near this one, for which the database serves this scene's
+ * choice. */
 static spc_status study_around(audit *a, const finding *middle)
 {
     spc_status status = SPC_OK;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * Buckets are half octaves: steps of a quarter, a half, and one octave, in
- * size, in density, and in both.
+ * Buckets are half octaves, so the scenes differ by a quarter, a half, and one
+ * octave in size, in density, or in both.
  */
 static const struct {
     double cut;  /* this share of the extent along x is kept */
@@ -42,7 +42,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The x below which this share of the voxels is; on failure nothing is cut. */
+/* Returns the x below which this share of the voxels lies; on failure nothing
+ * is cut. */
 static int32_t find_cut(const int32_t *coords, int64_t rows, double part)
 {
     int32_t *xs = malloc((size_t)rows * sizeof(*xs));

@@ -27,7 +27,7 @@ struct args {
     uint64_t seed;
     network_args net; /* options of --network */
     int runs;
-    peers *peers; /* of --against; NULL: the option was not given */
+    peers *peers; /* figures of --against; NULL: the option was not given */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -70,7 +70,7 @@ static const char *folder_of(const struct args *args)
 
 /* ---- one row ------------------------------------------------------------- */
 
-/* The subject of a measurement. */
+/* The layer, pass and scene of a measurement. */
 struct row {
     const spc_conv *layer;
     const char *layer_text;
@@ -83,9 +83,10 @@ struct sheet {
     spc_ctx *ctx;
     const struct args *args;
     table table;
-    spc__json *json;    /* NULL: the table */
-    spc__buf unmatched; /* rows without a figure of a peer */
-    bool by_class;      /* some floor is the one of the device's class */
+    spc__json *json;    /* NULL: print the table */
+    spc__buf unmatched; /* names of the rows without a figure of a peer */
+    bool by_class;      /* a floor was derived from the device's class, not from
+                         * this device */
 };
 
 static const char *const plain_titles[] = {
@@ -328,7 +329,7 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
                                  seed, capacity)
             : spc_bench(&result, sheet->ctx, row->layer, row->scene, seed);
 
-    if (status == SPC_EINTERRUPTED) /* which is reported once, at the end */
+    if (status == SPC_EINTERRUPTED) /* the end of the run reports it once */
         return status;
     if (status != SPC_OK) {
         cli_fail(status, "%s on %s: %s", row->layer_text, scene,
@@ -382,7 +383,7 @@ static spc_status measure_passes(struct sheet *sheet, const passes *list,
             first = status;
     }
     struct row row = {&list->at[0].layer, list->at[0].text, scene, false};
-    /* A step without one of its passes would look too fast. */
+    /* The sum of a step would look too fast if a pass were missing. */
     if (first == SPC_OK && list->count > 1)
         show_step(sheet, &row, &step);
     return first;
@@ -447,12 +448,12 @@ struct show {
     cli *self;
     struct sheet sheet;
     spc_scene *scene;
-    const char *loaded; /* the row's name of `scene` */
+    const char *loaded; /* the name by which rows refer to `scene` */
     int skipped;
 };
 
-/* Loads the scene of a row, unless it is loaded. A missing file counts as not
- * found again for each of its rows. */
+/* Loads the scene of a row, unless it is loaded. A missing file is an error for
+ * each row that needs it. */
 static spc_status load(struct show *show, const char *spec)
 {
     char path[1024];
@@ -573,7 +574,8 @@ static spc_status bench_network(cli *self, struct args *args)
     return network_bench(self, &args->net, args->runs);
 }
 
-/* Decides which kind of bench it is, and refuses options of the others. */
+/* Decides which form of bench was asked for, and refuses options of the other
+ * forms. */
 static spc_status run_checked(cli *self, struct args *args)
 {
     if (args->pass != NULL && (args->suite != NULL || args->net.file != NULL))

@@ -15,7 +15,8 @@ typedef struct passes {
     } at[PASSES];
 } passes;
 
-/* `word` is a pass, or "all" for a training step; NULL: the layer as it is. */
+/* `word` is a pass, or "all" for a training step; NULL leaves the layer
+ * unchanged. */
 spc_status passes_of(passes *out, const spc_conv *layer, const char *word);
 
 #endif

@@ -313,7 +313,7 @@ void peers_free(peers *all)
     free(all);
 }
 
-/* ---- asking -------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------ */
 
 const char *peers_gpu(const peers *all)
 {
@@ -325,8 +325,8 @@ const char *peers_date(const peers *all)
     return all->date;
 }
 
-/* The fastest figure. All figures of the subject count as asked for, also
- * slower ones, so that those that are left belong to no row. */
+/* Finds the fastest figure. Marks all figures of the layer as used, slower ones
+ * too, so that unused figures belong to no row. */
 static const peer_figure *find_best(peers *all, const char *scene,
                                     const char *layer, bool map)
 {

@@ -17,7 +17,8 @@ typedef struct cli_suite {
     const suite_row *rows; /* ends with a row whose scene is NULL */
 } cli_suite;
 
-const cli_suite *suite_find(const char *name); /* NULL: unknown */
+const cli_suite *suite_find(const char *name); /* returns NULL if the name is
+                                                * unknown */
 const char *suite_names(void);
 
 #endif

@@ -26,12 +26,12 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(last_error.text, sizeof(last_error.text), format, arguments);
     va_end(arguments);
-    /* It may quote a file name or a word of the user, with escape sequences
-     * that would change the terminal. */
+    /* The message may quote a file name or a word of the user, whose escape
+     * sequences would change the terminal. */
     spc__make_printable(last_error.text);
     last_error.status = status;
-    /* Results come before the message, although standard error is not
-     * buffered. */
+    /* Flushes results first, so that they precede the message: standard error
+     * is not buffered. */
     fflush(stdout);
     fprintf(stderr, "spctune: %s\n", last_error.text);
     return status;
@@ -326,7 +326,7 @@ struct reader {
     void *args;
 };
 
-/* Appends the long names of a table, to find the one that was meant. */
+/* Appends the long names of a table, from which a similar name is suggested. */
 static int list_options(const char **names, int count, int most,
                         const cli_option *table)
 {
@@ -350,7 +350,8 @@ static spc_status unknown_option(const struct reader *reader, const char *word,
     count = list_options(names, count, most, cli_global_options);
     names[count] = NULL;
     snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
-    /* Of one letter every other letter would be near. */
+    /* A name of one letter is near every other letter, so nothing is
+     * suggested. */
     if (length > 1 && (near = spc__meant(bare, names)) != NULL)
         return cli_fail(SPC_EINVAL, "unknown option '%s': did you mean '--%s'?",
                         word, near);
@@ -451,7 +452,7 @@ static spc_status read_command(struct reader *reader, const char *word)
     if (command == NULL)
         return cli_unknown_command(word);
     reader->self->command = command;
-    /* One byte more, as a command may have no arguments. */
+    /* Allocates one byte more, as a command may have no arguments. */
     if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if (command->defaults != NULL)
@@ -552,9 +553,9 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
     /*
-     * A named database must be usable, with no silent substitute, and so must
-     * that of a command that reads it. A worker can do without; its tuner has
-     * already reported that.
+     * A named database must open, and so must the database of a command that
+     * reads it. A worker can run without a database; its tuner has already
+     * reported the failure.
      */
     options.need_database =
         !is_worker &&

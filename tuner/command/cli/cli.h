@@ -15,7 +15,7 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_WORD,  /* const char *: one of the words of `value` */
-    CLI_OUT,   /* the same, for a file that is written */
+    CLI_OUT,   /* as CLI_TEXT, for a file that the command writes */
     CLI_LIST,  /* cli_list: may be given several times */
     CLI_INT,   /* int: 0 to a million */
     CLI_COUNT, /* int: 1 to a million */
@@ -33,12 +33,12 @@ typedef struct cli_list {
 
 /* Options end with a row whose name is NULL. */
 typedef struct cli_option {
-    char letter;       /* 0: none */
+    char letter;       /* 0: the option has no letter */
     const char *name;  /* without the dashes */
-    const char *value; /* the help's name of its value, or for CLI_WORD and
-                          CLI_EFFORT "one|two|three"; NULL for flags */
+    const char *value; /* the name of its value in the help, or for CLI_WORD and
+                        * CLI_EFFORT "one|two|three"; NULL for flags */
     cli_kind kind;
-    size_t offset; /* of its member in the arguments' struct */
+    size_t offset; /* offset of its member in the arguments' struct */
     const char *help;
 } cli_option;
 
@@ -50,8 +50,8 @@ typedef struct cli_globals {
     const char *progress;
     int threads;
     bool trust;
-    const char *key;     /* a file */
-    const char *shipped; /* as in spc_ctx_options; disabled by audit */
+    const char *key;     /* a file name */
+    const char *shipped; /* as in spc_ctx_options; audit disables them */
     bool json;
     bool quiet;
     bool verbose;
@@ -73,28 +73,31 @@ typedef struct cli {
     const cli_command *command;
     cli_list operands;
     cli_list warnings; /* already printed: each appears once */
-    /* on the command line: these take precedence */
+    /* options of the command line, which take precedence */
     const cli_option *given[64];
     int given_count;
     cli_list config; /* values of the file of defaults, which it owns */
     cli_talk *talk;
-    const struct progress_board *board; /* of a list; NULL: not a list */
-    struct progress_lane *lane;         /* our own on it; NULL: no lane */
+    const struct progress_board *board; /* progress of a list; NULL: the command
+                                         * works on no list */
+    struct progress_lane *lane;         /* this process's lane on the board;
+                                         * NULL: no lane */
     bool needs_database;   /* the command cannot work without one */
-    bool is_lane;          /* a process for one device of several */
+    bool is_lane;          /* this process serves one of several devices */
     char threads_text[16]; /* a worker's argument */
     const char *worker[16];
 } cli;
 
 struct cli_command {
     const char *name;
-    const char *operands;       /* for the usage line */
-    const char *summary;        /* one line */
+    const char *operands;       /* its arguments, for the usage line */
+    const char *summary;        /* one line for the list of commands */
     const char *more;           /* additional text of --help */
-    const char *(*verb)(int i); /* its words after the name; NULL past the
-                                   last, or no function: `operands` has all */
+    const char *(*verb)(int i); /* returns its words after the name, NULL past
+                                 * the last; without a function `operands` has
+                                 * all of them */
     const cli_option *options;
-    size_t args_bytes; /* of the struct that the options fill */
+    size_t args_bytes; /* size of the struct that the options fill */
     spc_status (*run)(cli *self, void *args);
     /* Sets values that are not zero; may be NULL. */
     void (*defaults)(void *args);
@@ -123,8 +126,8 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     SPC_PRINTF(2, 3);
 /* The last message of cli_fail, for --json; status SPC_OK: none yet. */
 const spc_error *cli_last_error(void);
-/* "unknown effort 'fast' (quick, normal, exhaustive)"; `words` are separated by
- * '|'. */
+/* Reports "unknown effort 'fast' (quick, normal, exhaustive)"; '|' separates
+ * the `words`. */
 spc_status cli_unknown(const char *what, const char *word, const char *words);
 /* True if `word` is one of `words`, which are separated by '|'. */
 bool cli_is_word(const char *word, const char *words);

@@ -86,8 +86,8 @@ static void each_axes(word_taker *take)
 }
 
 /*
- * The help's name of a value, and its possible values. If it has no list, or
- * other values are possible, the shell offers files.
+ * The name of a value in the help, and its possible values. If there is no
+ * list, or other values are possible, the shell offers files.
  */
 static const struct {
     const char *value;
@@ -99,7 +99,7 @@ static const struct {
     {"AXES", each_axes},
 };
 
-/* False if it has no values to offer. */
+/* Returns false if the option has no values to offer. */
 static bool each_value(const cli_option *option, word_taker *take)
 {
     if (option->value == NULL)
@@ -122,7 +122,7 @@ static bool takes_layers(const cli_command *command)
            strstr(command->operands, "OPERATOR") != NULL;
 }
 
-/* The words of an operator as in a layer: "k=", "dtype=f16". */
+/* Prints the words of an operator as a layer has them: "k=", "dtype=f16". */
 static void each_operator_word(const char *words, word_taker *take)
 {
     char word[64];
@@ -140,7 +140,7 @@ static void each_operator_word(const char *words, word_taker *take)
     }
 }
 
-/* "pool" of "pool=max|mean|sum" */
+/* Returns "pool" for "pool=max|mean|sum". */
 static int name_length(const spc_operator_info *of)
 {
     return (int)strcspn(of->name, "=");
@@ -163,7 +163,7 @@ static void bash_names(const cli_option *row)
     }
 }
 
-/* "    tune:--effort | tune:-e) words=' quick normal exhaustive' ;;" */
+/* Prints " tune:--effort | tune:-e) words=' quick normal exhaustive' ;;". */
 static void bash_values(const char *command, const cli_option *row)
 {
     for (; !is_end(row); row++) {
@@ -318,7 +318,7 @@ static void zsh_word(const char *word, int length)
     zsh_text(text);
 }
 
-/* ":effort:(quick normal exhaustive)" */
+/* Prints ":effort:(quick normal exhaustive)". */
 static void zsh_value(const cli_option *option)
 {
     const char *value = option->value;
@@ -337,7 +337,7 @@ static void zsh_value(const cli_option *option)
     }
 }
 
-/* "'*'{-e,--effort=}'[what it is]:effort:(quick normal exhaustive)'" */
+/* Prints "'*'{-e,--effort=}'[what it is]:effort:(quick normal exhaustive)'". */
 static void zsh_options(const cli_option *row, const char *indent)
 {
     for (; !is_end(row); row++) {

@@ -25,7 +25,7 @@ typedef struct config {
     void *args;
     const char *path;
     int line;
-    const cli_command *section; /* NULL: all commands */
+    const cli_command *section; /* NULL: the lines apply to all commands */
 } config;
 
 static spc_status fail_line(const config *c, const char *text, const char *what)
@@ -44,7 +44,7 @@ static bool is_given(const cli *self, const cli_option *option)
     return false;
 }
 
-/* True for an option of any command; those of other commands are ignored. */
+/* True for an option of any command; options of other commands are ignored. */
 static bool is_known(const config *c, const char *name)
 {
     if (c->section != NULL)

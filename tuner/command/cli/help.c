@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "  -d, --device DEVICE   description", wrapped after `width`. */
+/* Prints " -d, --device DEVICE description", wrapped after `width`. */
 static void print_option(const cli_option *option)
 {
     enum { COLUMN = 28, WIDTH = 78 };

@@ -14,7 +14,7 @@ void idle_say(const cli *self, const char *where, const char *names);
 /* Reports the command's own options except these. */
 void idle_say_but(const cli *self, const char *where, const char *names);
 
-/* Refuses a second one of these options, as only one can have an effect. */
+/* Fails if two of these options were given, as only one can have an effect. */
 spc_status idle_take_one(const cli *self, const char *names);
 
 /* Reports the options of all commands that this one ignores. */

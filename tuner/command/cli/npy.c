@@ -86,7 +86,7 @@ static char *archive_of(const char **name, const char *path)
 
     while ((at = strstr(at, ".npz")) != NULL) {
         at += 4;
-        /* The last such place: a folder's name may contain ".npz" as well. */
+        /* Takes the last ".npz:", as a folder's name may contain ".npz" too. */
         if (*at == ':' || *at == '\0')
             end = at;
     }
@@ -175,7 +175,7 @@ spc_status npy_write(const char *path, const char *type, const int64_t *shape,
     const spc__piece pieces[] = {
         {start, START}, {header, (size_t)length}, {data, bytes}};
 
-    /* Byte by byte: the format is little-endian on every machine. */
+    /* Writes byte by byte, as the format is little-endian on every machine. */
     start[8] = (unsigned char)(length & 0xff);
     start[9] = (unsigned char)(length >> 8);
     return out_file_put(path, pieces, 3);

@@ -17,8 +17,8 @@ typedef struct npy_table {
 
 /*
  * Reads the whole file; call npy_close() in any case. In an archive,
- * FILE.npz:NAME is the array NAME. FILE.npz alone is its only array, or the one
- * that has the name `usual`. `path` must outlive *out.
+ * FILE.npz:NAME is the array NAME. FILE.npz alone is its only array, or the
+ * array named `usual`. `path` must outlive *out.
  */
 spc_status npy_open(npy_table *out, const char *path, const char *usual);
 void npy_close(npy_table *table);

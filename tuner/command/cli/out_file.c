@@ -43,7 +43,7 @@ static bool is_open_to_us(const char *path)
     char *slash = strrchr(real, '/');
     if (slash == NULL)
         return access(".", W_OK) == 0;
-    slash[slash == real] = '\0'; /* keeps "/" */
+    slash[slash == real] = '\0'; /* keeps "/" of an absolute path */
     return access(real, W_OK) == 0;
 }
 
@@ -58,14 +58,15 @@ spc_status out_file_open(out_file *out, const char *path)
     if (path != NULL && spc__overwrite_check(path, NULL, 0, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     out->path = path;
-    /* In memory first: the file changes only when all of it is there. */
+    /* Collects the text in memory, so that the file changes only when the text
+     * is complete. */
     out->to = path != NULL ? open_memstream(&out->text, &out->bytes) : stdout;
     return out->to != NULL ? SPC_OK : cli_fail(SPC_ENOMEM, "out of memory");
 }
 
 spc_status out_file_save(out_file *out)
 {
-    /* A full disk behind standard output shows here at the latest. */
+    /* This flush also fails if the disk of standard output is full. */
     if (fflush(out->to) != 0 || ferror(out->to))
         return out->path != NULL
                    ? cli_fail(SPC_ENOMEM, "out of memory")

@@ -16,7 +16,7 @@ spc_status out_file_put(const char *path, const spc__piece *pieces, int count);
 
 /* Text that is written in parts. */
 typedef struct out_file {
-    FILE *to; /* NULL: closed */
+    FILE *to; /* NULL: the file is closed */
     const char *path;
     char *text;
     size_t bytes;

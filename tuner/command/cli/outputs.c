@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 
 typedef struct named {
-    const char *option; /* NULL: an operand */
+    const char *option; /* NULL: the file is an operand */
     const char *path;
 } named;
 
 /*
- * True for one file under two names, or one name of a file that does not exist
+ * True if both names are of one file, or are equal and the file does not exist
  * yet. Devices and pipes may be named twice.
  */
 static bool is_same(const char *a, const char *b)
@@ -57,7 +57,7 @@ static spc_status compare(const cli_option *output, const char *path,
                     option != NULL ? option : "an operand");
 }
 
-/* Compares with the other values of one table. */
+/* Compares the output with the other files of one option table. */
 static spc_status compare_table(const cli_option *output, const char *path,
                                 const cli_option *row, const void *base)
 {
@@ -77,7 +77,8 @@ static spc_status compare_table(const cli_option *output, const char *path,
     return status;
 }
 
-/* Only commands whose operands are files; others have verbs and the like. */
+/* Checks only commands whose operands are files; other operands are verbs and
+ * the like. */
 static spc_status compare_operands(const cli_option *output, const char *path,
                                    const cli *self)
 {

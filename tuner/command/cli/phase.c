@@ -11,7 +11,7 @@
 /* The interval at which the thread checks whether a line is due. */
 static const long tick_ns = 200 * 1000 * 1000;
 
-/* False if the phase has ended. */
+/* Waits for the interval; false if the phase has ended. */
 static bool wait_tick(phase *p)
 {
     struct timespec until;
@@ -59,7 +59,7 @@ void phase_begin(phase *p, const cli *self, const char *what, double most_s)
     pthread_cond_init(&p->wake, &steady);
     pthread_condattr_destroy(&steady);
     p->is_shown = pthread_create(&p->thread, NULL, show_phase, p) == 0;
-    if (!p->is_shown) { /* go on without the display */
+    if (!p->is_shown) { /* continue without progress */
         pthread_cond_destroy(&p->wake);
         pthread_mutex_destroy(&p->lock);
     }

@@ -24,8 +24,8 @@ static const double every_s[] = {
 static const double after_s[] = {
     [PROGRESS_LINE] = 0.5, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0};
 
-/* The mode that --progress names. On a terminal, plain progress is the one line
- * as well. */
+/* The mode that --progress names. On a terminal, plain progress is one line
+ * too. */
 static progress_mode read_mode(const cli *self)
 {
     const char *word = self->globals.progress;
@@ -133,8 +133,8 @@ void progress_note(progress *p, const char *what, double elapsed_s,
 
 /* ---- lists of layers ----------------------------------------------------- */
 
-/* The lane that needs longest for its current item; below zero if one is
- * unknown. */
+/* Seconds of the lane that needs longest for its current item; negative if a
+ * lane's time is unknown. */
 static double lane_left(const progress_board *board)
 {
     double most = 0;
@@ -167,8 +167,8 @@ double progress_left(const progress_board *board)
     return left;
 }
 
-/* One lane works on one layer after the other, so it can be counted; several
- * only have layers that are done. */
+/* With one lane the number of the current layer is shown; with several, only
+ * the count of finished layers. */
 static void add_items(spc__buf *line, const progress_board *board)
 {
     if (board != NULL && board->items > 1 && board->lanes <= 1) {
@@ -281,7 +281,7 @@ void progress_show(progress *p, const spc_progress *state)
 
     if (p->self->lane != NULL)
         note_lane(p->self->lane, state);
-    /* a lane's parent prints its progress */
+    /* the parent prints the progress of its lanes */
     if (p->self->is_lane || !is_due(p))
         return;
     if (board != NULL && board->items > 0)

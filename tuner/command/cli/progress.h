@@ -11,7 +11,7 @@
 
 typedef enum progress_mode {
     PROGRESS_NONE,
-    PROGRESS_LINE, /* one, overwritten again and again */
+    PROGRESS_LINE, /* one line, which is overwritten */
     PROGRESS_PLAIN,
     PROGRESS_JSON
 } progress_mode;
@@ -41,17 +41,17 @@ enum { PROGRESS_LANES = 64 };
 
 typedef struct progress_lane {
     char device[16];
-    int item; /* from 0; -1: none */
+    int item; /* index from 0; -1: none */
     int done, total;
     double best_us, left_s;
 } progress_lane;
 
 typedef struct progress_board {
     int items, begun, ended;
-    int timed;        /* items for which something was measured */
-    int64_t timed_ns; /* and their total time */
+    int timed;        /* number of items for which something was measured */
+    int64_t timed_ns; /* total time of these items */
     uint64_t started_ns;
-    double budget_s; /* of the whole list; 0: none */
+    double budget_s; /* time limit of the whole list; 0: none */
     int lanes;
     progress_lane lane[PROGRESS_LANES];
 } progress_board;
@@ -63,7 +63,8 @@ void progress_cases(progress *p, const progress_state *state);
  * Shows the state of all lanes of a board; for the process that started them.
  */
 void progress_lanes(progress *p, const progress_board *board);
-/* "planning the network, 12 s"; `most_s`: its latest end, 0: unknown. */
+/* Prints "planning the network, 12 s"; `most_s` is its latest end, or 0 if
+ * unknown. */
 void progress_note(progress *p, const char *what, double elapsed_s,
                    double most_s);
 /*
@@ -72,9 +73,10 @@ void progress_note(progress *p, const char *what, double elapsed_s,
  */
 void progress_item(progress *p, const progress_board *board, int item,
                    const char *text);
-void progress_clear(progress *p); /* before anything else is printed */
+void progress_clear(progress *p); /* ends the line before anything else is
+                                   * printed */
 
-/* Seconds left for the list, at least; below 0: unknown. */
+/* Returns a lower bound of the seconds left for the list; negative: unknown. */
 double progress_left(const progress_board *board);
 
 #endif

@@ -23,10 +23,10 @@
 static struct {
     volatile int cancel;
     bool caught;  /* a thread waits for them */
-    bool resumes; /* the command continues if it is run again */
+    bool resumes; /* the command can be continued by another run */
     int first;    /* the first signal received; 0: none */
-    bool talks;   /* messages go to a terminal */
-    int lock;     /* of the folder */
+    bool talks;   /* true if messages go to a terminal */
+    int lock;     /* lock of the folder */
     char folder[4096];
 } signals;
 
@@ -49,7 +49,7 @@ static void make_folder(void)
 {
     spc__buf path = SPC__BUF_INIT;
 
-    /* First those that killed processes have left. */
+    /* First removes folders that killed processes left. */
     spc__work_dirs_sweep(NULL);
     /* Code that needs a file will report the missing space. */
     if (spc__work_dir_create(&path, &signals.lock, NULL, NULL) == SPC_OK &&
@@ -70,9 +70,9 @@ void cli_tidy(void)
 }
 
 /*
- * If the reader of our output has gone, the program ends at once, as usual. A
- * handler may do enough for that: output is printed only after all files in the
- * folder are gone.
+ * If the reader of our output has closed the pipe, the program ends at once, as
+ * usual. A signal handler is enough here: output is printed only after all
+ * files in the folder were removed.
  */
 static void on_broken_pipe(int number)
 {
@@ -152,7 +152,10 @@ void cli_catch_signals(const cli *self)
 
 spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
 {
-    enum { STEP_NS = 50 * 1000 * 1000 }; /* between two checks of the flag */
+    enum {
+        STEP_NS = 50 * 1000 * 1000
+    }; /* time between two checks of the
+        * flag */
     pthread_t thread;
 
     /* Without a thread the work cannot be interrupted, but it is done. */
@@ -169,7 +172,7 @@ spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
         if (pthread_timedjoin_np(thread, NULL, &until) == 0)
             return SPC_OK;
     }
-    /* It goes on until the process ends, as it checks no flag. */
+    /* The thread goes on until the process ends, as its work checks no flag. */
     pthread_detach(thread);
     return SPC_EINTERRUPTED;
 }

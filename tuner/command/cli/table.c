@@ -11,7 +11,7 @@
 
 enum {
     GAP = 2,         /* spaces between two columns */
-    LEAST_TEXT = 20, /* a column of text is not wrapped to less */
+    LEAST_TEXT = 20, /* least width to which a column of text is wrapped */
 };
 
 void table_init(table *t, const char *const *titles)
@@ -26,7 +26,7 @@ void table_init(table *t, const char *const *titles)
         }
         t->titles[t->columns] = title;
     }
-    /* otherwise TABLE_COLUMNS is too small */
+    /* a larger count would need a larger TABLE_COLUMNS */
     assert(titles[t->columns] == NULL);
 }
 
@@ -144,7 +144,8 @@ static int width_of(const table *t, int column)
     return (width > 0 || t->rows == 0) && title > width ? title : width;
 }
 
-/* The width of a line if text columns have at most `most`. */
+/* Returns the width of a line if text columns have at most `most`
+ * characters. */
 static int line_width(const table *t, const int *width, int most)
 {
     int sum = -GAP;
@@ -155,7 +156,8 @@ static int line_width(const table *t, const int *width, int most)
     return sum;
 }
 
-/* The next column to leave out; -1: all others are needed. */
+/* Returns the next column to leave out; -1 if the table needs all that are
+ * left. */
 static int least_important(const table *t, const int *width)
 {
     int found = -1;
@@ -214,9 +216,9 @@ static size_t take_line(const char *text, int width)
 }
 
 /*
- * Prints one line of a cell of `width` characters after `*pad` blanks, and
- * returns the padding after it in *pad, so that no line ends with blanks.
- * Returns the rest of the cell.
+ * Prints `*pad` blanks and one line of a cell of `width` characters. *pad gets
+ * the blanks that follow; the next cell prints them, so no line ends with
+ * blanks. Returns the rest of the cell.
  */
 static const char *print_part(FILE *to, const char *text, int width, bool right,
                               int *pad)

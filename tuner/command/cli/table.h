@@ -19,24 +19,25 @@ enum { TABLE_COLUMNS = 20 };
 /* Cells of text; a column is as wide as its widest cell. */
 typedef struct table {
     const char *titles[TABLE_COLUMNS];
-    bool right[TABLE_COLUMNS]; /* aligned to the right: numbers */
+    bool right[TABLE_COLUMNS]; /* columns of numbers, which are aligned to the
+                                * right */
     /* 0: always shown; the highest is left out first */
     int rank[TABLE_COLUMNS];
     int columns;
     char **cells; /* [rows][columns] */
     int rows;
-    int at; /* the next cell's column */
+    int at; /* column of the next cell */
     bool failed;
 } table;
 
 /*
  * A title that starts with '>' makes a column of numbers. Each '-' at the start
- * lowers a column's importance by one: a narrow terminal leaves out those with
- * most of them first, from the right. Ends with NULL.
+ * lowers a column's importance by one: a narrow terminal first leaves out the
+ * columns with the most '-', from the right. The list ends with NULL.
  */
 void table_init(table *t, const char *const *titles);
 void table_cell(table *t, const char *format, ...) SPC_PRINTF(2, 3);
-void table_blank(table *t); /* an empty cell */
+void table_blank(table *t); /* adds an empty cell */
 /* Prints for the width of `to`, without columns that are empty in all rows. */
 void table_print(const table *t, FILE *to);
 /* The same for lines of `width` columns; 0: unlimited. */

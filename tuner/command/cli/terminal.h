@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 /*
- * Columns of the terminal that `to` writes to: $COLUMNS, or the terminal's own
- * value, or 80. 0: `to` is no terminal.
+ * Returns the number of columns of the terminal that `to` writes to: $COLUMNS,
+ * else the terminal's own value, else 80. Returns 0 if `to` is no terminal.
  */
 int terminal_width(FILE *to);
 

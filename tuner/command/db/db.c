@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db.c - spctune db: its verbs; looking into a database. */
+/* db.c - spctune db: its table of verbs, and the verbs that show a database. */
 #include "command/db/db.h"
 #include "base/plural.h"
 #include "base/text/scan.h"
@@ -40,10 +40,10 @@ static const cli_option options[] = {
 struct listing {
     table table;
     spc__json *json;
-    int64_t only; /* the first problem of this id; 0: all */
-    bool kinds;   /* records of code and maps as well */
+    int64_t only; /* show only the first problem with this ID; 0: show all */
+    bool kinds;   /* also list records of code and maps */
     int found;
-    int tables; /* faults of tables, not of records */
+    int tables; /* number of faults of tables, not of records */
 };
 
 static void add_scene(table *t, const spc_db_row *row)
@@ -98,8 +98,8 @@ static void write_row(spc__json *json, const spc_db_row *row)
     spc__json_end_object(json);
 }
 
-/* Adds a row, or for 'db show' only the first one with its id, as several files
- * may have it. */
+/* Adds a row. 'db show' adds only the first row with its ID, as several files
+ * may have that ID. */
 static spc_status list_row(const spc_db_row *row, void *payload)
 {
     struct listing *listing = payload;
@@ -168,7 +168,7 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     listing.json = self->globals.json ? &json : NULL;
     status = spc_db_each_record(ctx, list_row, &listing);
     spc__json_end_array(&json);
-    /* the damage is in another record */
+    /* another record is damaged */
     if (status == SPC_EDB && listing.found > 0)
         status = SPC_OK;
     if (status == SPC_OK && listing.found > 0)
@@ -203,8 +203,8 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
 static const char *const fault_titles[] = {"kind", ">id", "reason", "file",
                                            NULL};
 
-/* Counts and lists a fault. Faults of tables count apart: they are of no
- * record. */
+/* Counts and lists a fault. Faults of tables are counted separately, as they
+ * belong to no record. */
 static spc_status list_fault(const spc_db_fault *fault, void *payload)
 {
     struct listing *listing = payload;
@@ -397,7 +397,7 @@ static const char *verb_name(int i)
     return i < VERBS ? verbs[i].name : NULL;
 }
 
-/* `word` was given instead of a verb; NULL: no word. */
+/* Reports that `word` was given instead of a verb; NULL: there was no word. */
 static spc_status fail_words(const db_verb *verb, const char *word)
 {
     spc__buf all = SPC__BUF_INIT;
@@ -416,13 +416,13 @@ static spc_status fail_words(const db_verb *verb, const char *word)
 }
 
 /*
- * A signed file is one of the layers, and only these may be: it is the
- * uppermost.
+ * Only layers may be signed, so a signed database is opened as the uppermost
+ * layer.
  */
 static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
 {
-    /* Put back at the end: the verb and later messages need the user's own
-     * words. */
+    /* The end of the function restores these options, as later messages quote
+     * the user's own words. */
     cli_globals before = self->globals;
     cli_list all = {NULL, 0};
     spc_status status = file[0] != '\0' ? cli_append(&all, file) : SPC_OK;
@@ -438,8 +438,8 @@ static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
     return status;
 }
 
-/* Opens the database and runs the verb. Only verbs that create a file may find
- * none. */
+/* Opens the database and runs the verb. Only verbs that create the file may run
+ * without one. */
 static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
 {
     const char *named = self->globals.database;
@@ -452,8 +452,8 @@ static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
     if (status != SPC_OK)
         goto done;
     /*
-     * A named database must open. Its content does not depend on the device:
-     * any will do.
+     * A named database must open. Its content does not depend on the device, so
+     * any device will do.
      */
     self->globals.database = spc__buf_text(&file);
     if (self->globals.device == NULL)

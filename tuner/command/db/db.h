@@ -7,7 +7,7 @@
 
 typedef struct db_args {
     const char *output;
-    const char *only; /* a trial, as it is listed */
+    const char *only; /* number of a trial, as `db show` lists it */
     bool code, choices, losers, stale, all, whole;
     double days;
 } db_args;
@@ -24,7 +24,7 @@ typedef struct db_verb {
     db_run *run;
 } db_verb;
 
-/* A whole number from 1 on; otherwise 0. */
+/* Reads a positive whole number; returns 0 for any other text. */
 int64_t db_read_id(const char *text);
 
 /* db_exchange.c */

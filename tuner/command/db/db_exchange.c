@@ -13,7 +13,7 @@
 
 typedef struct sink {
     FILE *to;
-    spc__json *json; /* NULL: plain text */
+    spc__json *json; /* NULL: write plain text */
 } sink;
 
 /* Takes one line of the export: as text, or as an element of the JSON array,
@@ -108,7 +108,7 @@ typedef struct taking {
     bool as_json;
 } taking;
 
-/* Lists the fate of one record. */
+/* Lists what happened to one record: accepted, known, rejected and so on. */
 static spc_status list_change(const spc_db_change *change, void *payload)
 {
     taking *t = payload;
@@ -133,7 +133,7 @@ static spc_status list_change(const spc_db_change *change, void *payload)
     return SPC_OK;
 }
 
-/* Each file has a table, or an object, of its own. */
+/* Each file gets its own table or JSON object. */
 static void begin_file(taking *t, const char *file)
 {
     static const char *const titles[] = {"fate", ">line", "record", "reason",
@@ -149,7 +149,7 @@ static void begin_file(taking *t, const char *file)
     spc__json_array(&t->json, "changes");
 }
 
-/* Prints the changes of a file and the count of each fate. */
+/* Prints the changes that a file made, and the number of records by outcome. */
 static void end_file(taking *t)
 {
     const int64_t *counts = t->exchange.counts;
@@ -213,7 +213,7 @@ static spc_status merge_file(spc_ctx *ctx, taking *t, const char *file)
     return status == SPC_OK ? SPC_OK : cli_fail_ctx(status, ctx);
 }
 
-/* Takes all files in order. Lists rejected records, and ends with an error. */
+/* Reads all files in order. Lists rejected records, and ends with an error. */
 static spc_status take_files(spc_ctx *ctx, cli *self,
                              spc_status (*take)(spc_ctx *, taking *,
                                                 const char *))

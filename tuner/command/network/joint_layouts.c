@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every subset of them is tried. */
+/* The search tries every subset of the orders. */
 enum { MOST_ORDERS = 12 };
 
 /* ---- options of layers --------------------------------------------------- */
@@ -21,14 +21,15 @@ void joint_order_of(char out[JOINT_NAME], const char *template_name,
     static const char word[] = "order=";
     const char *at = strstr(config, word);
 
-    /* A whole word only: not the end of another parameter's name. */
+    /* Matches a whole word only, not the end of another parameter's name. */
     while (at != NULL && at != config && at[-1] != ',' && at[-1] != ' ')
         at = strstr(at + 1, word);
     const char *text = at != NULL ? at + strlen(word) : template_name;
     snprintf(out, JOINT_NAME, "%.*s", (int)strcspn(text, ","), text);
 }
 
-/* The layer's option for an order, new if need be; NULL if the list is full. */
+/* Returns the layer's option for an order, and adds it if necessary; NULL if
+ * the list is full. */
 static joint_option *option_of(joint_layer *layer, const char *order)
 {
     for (int i = 0; i < layer->count; i++)
@@ -84,7 +85,8 @@ void joint_layer_release(joint_layer *layer)
 
 /* ---- choosing ------------------------------------------------------------ */
 
-/* The orders that the layers of a map can use, except the map's own. */
+/* Lists the orders that the layers of a map can use, except the map's own
+ * order. */
 typedef struct orders {
     const char *name[MOST_ORDERS];
     int count;
@@ -113,7 +115,7 @@ static void collect(orders *all, const joint_layer *layer)
     }
 }
 
-/* The layer's fastest option among the available orders, or -1. */
+/* Returns the layer's fastest option among the available orders, or -1. */
 static int best_of(const joint_layer *layer, const orders *all, unsigned there)
 {
     int best = -1;
@@ -129,8 +131,9 @@ static int best_of(const joint_layer *layer, const orders *all, unsigned there)
     return best;
 }
 
-/* The time of one replay if exactly the orders in the bits of `there` are made:
- * their layouts, and each layer with its best kernel among them. */
+/* Returns the time of one replay if exactly the orders in the bits of `there`
+ * are made: the time of their layouts, and of each layer with its best kernel
+ * for these orders. */
 static double cost_of(const joint_layer *layers, int count, int map,
                       const orders *all, unsigned there, double price_us)
 {
@@ -146,7 +149,7 @@ static double cost_of(const joint_layer *layers, int count, int map,
     return cost;
 }
 
-/* The orders that layers chose alone. */
+/* Returns the orders that the layers chose alone. */
 static unsigned own_orders(const joint_layer *layers, int count, int map,
                            const orders *all)
 {
@@ -163,8 +166,8 @@ static unsigned own_orders(const joint_layer *layers, int count, int map,
 }
 
 /*
- * If its orders stay available, a layer keeps its choice: times of different
- * moments are no reason to change it.
+ * If its orders stay available, a layer keeps its choice: times from different
+ * moments are no reason to change the choice.
  */
 static void take(joint_layer *layer, const orders *all, unsigned there)
 {
@@ -181,8 +184,8 @@ double joint_choose(joint_layer *layers, int count, int map, double price_us)
     for (int i = 0; i < count; i++)
         if (layers[i].map == map && layers[i].own >= 0)
             collect(&all, &layers[i]);
-    /* The choices made alone come first, so that only a smaller cost changes
-     * anything. */
+    /* Tries the choices that layers made alone first, so that only a smaller
+     * cost changes them. */
     unsigned best = own_orders(layers, count, map, &all);
     double before = cost_of(layers, count, map, &all, best, price_us);
     double least = before;

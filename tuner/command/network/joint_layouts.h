@@ -15,19 +15,20 @@
 
 enum { JOINT_ORDERS = 10, JOINT_NAME = 24 };
 
-/* A layer's fastest kernel among those that read one order. */
+/* The fastest kernel of a layer that reads one order. */
 typedef struct joint_option {
-    char order[JOINT_NAME]; /* "none": that of the map itself, which is free */
+    char order[JOINT_NAME]; /* "none" is the order of the map itself, which
+                             * costs nothing */
     char *kernel;           /* "TEMPLATE CONFIG"; owned */
     double us;
 } joint_option;
 
 typedef struct joint_layer {
-    int map;   /* -1: linear layers read no map */
-    int steps; /* of the network with this layer */
+    int map;   /* the map of the layer; -1 for linear layers, which read none */
+    int steps; /* number of steps of the network with this layer */
     joint_option options[JOINT_ORDERS];
     int count;
-    int own, chosen; /* options; -1: not set yet */
+    int own, chosen; /* indices of options; -1: not set yet */
 } joint_layer;
 
 /*
@@ -39,8 +40,8 @@ bool joint_layer_add(joint_layer *layer, const char *template_name,
 void joint_layer_release(joint_layer *layer);
 
 /*
- * The order that a kernel with this configuration reads; the template's name if
- * it has no such parameter: pairs and the like.
+ * Returns the order that a kernel with this configuration reads, or the
+ * template's name if it has no parameter for the order, as for pairs.
  */
 void joint_order_of(char out[JOINT_NAME], const char *template_name,
                     const char *config);

@@ -64,7 +64,8 @@ static const cli_option options[] = {
 
 /* ---- the database -------------------------------------------------------- */
 
-/* The content of a database does not depend on the device: any will do. */
+/* The content of a database does not depend on the device, so any device will
+ * do. */
 static spc_status open_any(spc_ctx **out, cli *self)
 {
     const char *device = self->globals.device;
@@ -72,14 +73,15 @@ static spc_status open_any(spc_ctx **out, cli *self)
 
     if (device == NULL)
         self->globals.device = "cpu";
-    /* Without it a database that cannot be opened would only be a warning. */
+    /* Without this flag a database that cannot be opened would only cause a
+     * warning. */
     self->needs_database = true;
     status = cli_open(out, self);
     self->globals.device = device;
     return status;
 }
 
-/* Runs `work` on an existing database; reading creates none. */
+/* Runs `work` on an existing database. Commands that read do not create one. */
 static spc_status look(cli *self, void *to,
                        spc_status (*work)(spc_ctx *ctx, cli *self, void *to))
 {
@@ -99,8 +101,9 @@ static spc_status look(cli *self, void *to,
 /* ---- add ----------------------------------------------------------------- */
 
 /*
- * Weights come from files or, with a seed, are drawn. Without either, the
- * network is refused, so that none is stored without weights by mistake.
+ * Weights come from files or, with a seed, are random. Without files and seed
+ * the network is refused, so that no network is stored without its weights by
+ * mistake.
  */
 static spc_status read_network(spc_net **out, const cli *self,
                                const struct args *args)
@@ -114,7 +117,7 @@ static spc_status read_network(spc_net **out, const cli *self,
         (status = network_read(out, args->net.int8 ? NULL : self, &args->net,
                                dtype)) != SPC_OK)
         return status;
-    if (!args->net.int8) /* which reads it again */
+    if (!args->net.int8) /* the second pass reads it again */
         network_say_notes(self, args->net.file, *out);
     if (args->net.seed > 0)
         status = spc_net_init_params(*out, args->net.seed, &error);
@@ -145,7 +148,7 @@ static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
     return SPC_OK;
 }
 
-/* The same for a network on i8, of which some layers may stay in f16. */
+/* The same for a network with int8 layers; some layers may stay in f16. */
 static spc_status store_whole(cli *self, spc_ctx *ctx, const spc_net *net,
                               const struct args *args)
 {
@@ -169,8 +172,8 @@ static spc_status store_calibrated(cli *self, const struct args *args)
     return status;
 }
 
-/* Stores a network on i8: by the file's own ranges if the user gives no scene,
- * otherwise by those that the scenes show. */
+/* Stores a network in int8: with the file's own ranges if the user gives no
+ * scene, otherwise with ranges measured on the scenes. */
 static spc_status store_quantised(cli *self, const struct args *args)
 {
     bool has_scene = args->net.scenes.count > 0 || args->net.points != NULL;
@@ -214,7 +217,7 @@ static spc_status add(cli *self, const struct args *args)
 
 typedef struct listing {
     table table;
-    spc__json *json; /* NULL: a table */
+    spc__json *json; /* NULL: print a table */
 } listing;
 
 static const char *const titles[] = {"name",    ">layers", ">weights", "-added",
@@ -347,7 +350,7 @@ static spc_status print_graph(const spc_net_row *row)
     spc__make_printable(heading);
     puts(heading);
     table_init(&t, columns);
-    strsep(&rest, "\n"); /* the format line */
+    strsep(&rest, "\n"); /* skips the line with the format */
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
         if (line[0] != '\0')
             add_line(&t, line);
@@ -378,8 +381,8 @@ static spc_status show_row(const spc_net_row *row, void *payload)
 {
     showing *s = payload;
 
-    /* The first is of the uppermost file, which is the one that a program
-     * gets. */
+    /* The first entry is from the uppermost file. A program gets this
+     * network. */
     if (s->found || strcmp(row->name, s->name) != 0)
         return SPC_OK;
     s->found = true;
@@ -418,11 +421,12 @@ static spc_status run_first(cli *self, struct args *args)
     return net_first(self, &args->net);
 }
 
-/* Reports options of other verbs. */
+/* Reports options that belong to other verbs. */
 static void say_idle(const cli *self, const struct args *args, const char *verb)
 {
-    static const char of_add[] = "name replace weights seed from axes prefix like "
-                                 "voxel range dtype int8";
+    static const char of_add[] =
+        "name replace weights seed from axes prefix like "
+        "voxel range dtype int8";
 
     if (strcmp(verb, "first") == 0)
         idle_say_but(self, "on net first", "scene capacity growth");

@@ -33,7 +33,7 @@ spc_status network_dtype(spc_dtype *out, const char *name)
     return cli_unknown("dtype", name, "f16|bf16|f32");
 }
 
-/* A stored network has its own type and weights. */
+/* The type and the weights of a stored network are in the database. */
 static spc_status open_stored(network *n)
 {
     const network_args *args = n->args;
@@ -126,7 +126,7 @@ static spc_status load_scenes_of(network *n)
     return status;
 }
 
-/* The scene with the most voxels, by which plans are made. */
+/* Returns the scene with the most voxels; plans are made for it. */
 static const spc_scene *largest(const network *n)
 {
     const spc_scene *most = n->scenes[0];
@@ -160,8 +160,8 @@ static void widen(spc_net_options *o, const spc_scene *scene, bool first)
 }
 
 /*
- * A single sweep has up to 1.7 times as many voxels on its second level. A few
- * voxels may be scattered and have up to 8 each, for which memory is cheap.
+ * A single sweep has up to 1.7 times as many voxels on its second level. In a
+ * small scattered scene each voxel may become 8, but then memory is cheap.
  */
 static double growth_of(const network *n, int64_t capacity)
 {
@@ -257,7 +257,7 @@ static spc_status read_features(network *n)
     return status;
 }
 
-/* Uniform in [-1, 1), from seed and index. */
+/* Returns a uniform number in [-1, 1) from seed and index. */
 static float drawn(uint64_t seed, uint64_t i)
 {
     uint64_t bits = (seed * 0x9e3779b97f4a7c15u) ^ (i + 0x632be59bd9b4e019u);
@@ -299,7 +299,7 @@ static spc_status upload_features(network *n, int i)
 
 /* ---- the device ---------------------------------------------------------- */
 
-/* One byte more, as an empty scene needs an address too. */
+/* Allocates one byte more, as an empty scene needs an address too. */
 static spc_status take(void **out, network *n, size_t bytes)
 {
     spc_status status = spc_memory_alloc(out, n->ctx, bytes + 1);
@@ -357,8 +357,8 @@ double network_clock_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* A stored network cannot do without its database, so a failure to open it is
- * an error then. */
+/* A stored network needs its database, so a database that does not open is an
+ * error. */
 static spc_status open_context(network *n)
 {
     if (network_is_stored(n->args)) {
@@ -402,8 +402,9 @@ static spc_status run_stage(network *n, network_stage stage)
 }
 
 /*
- * Files are checked before a device is opened, which takes longer; but a stored
- * network is in the context's database, and points become voxels on the device.
+ * Checks files before it opens a device, which takes longer. Stored networks
+ * and points come later: the network is in the context's database, and the
+ * device turns points into voxels.
  */
 spc_status network_open(network *out, cli *self, const network_args *args)
 {
@@ -476,8 +477,8 @@ spc_status network_check(network *n)
 {
     spc_status status = spc_net_plan_check(n->plan, NULL);
 
-    /* Points outside the grid are left out and reported where they are read.
-     * Voxels of a scene are all inside. */
+    /* The reader leaves out and reports points outside the grid. All voxels of
+     * a scene are inside. */
     return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
 }
 

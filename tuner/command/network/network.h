@@ -11,25 +11,28 @@
 typedef struct network_args {
     const char *file; /* NULL: no network was given */
     const char *dtype;
-    cli_list weights;                 /* files; empty: weights are drawn */
-    const char *from, *axes, *prefix; /* the format of these files */
-    const char *voxel, *range; /* for files that lack them */
-    const char *like; /* the network in Lua that `file`, of weights, is like */
+    cli_list weights;                 /* files of weights; empty: weights are
+                                       * random */
+    const char *from, *axes, *prefix; /* engine whose format these files have */
+    const char *voxel, *range;        /* axes of files that do not state them */
+    const char *like; /* network in Lua whose architecture the weights in `file`
+                       * have */
     cli_list scenes;
     const char *coords;   /* NULL: use scenes */
-    const char *columns;  /* of files: letters, or for points their number;
-                             NULL: the batch, then the file's axes */
-    const char *features; /* NULL: they are drawn */
-    const char *points;   /* instead of all three, or NULL */
+    const char *columns;  /* columns of files: letters, or for points their
+                           * number; NULL: the batch, then the file's axes */
+    const char *features; /* NULL: random features */
+    const char *points;   /* file of points that replaces all three, or NULL */
     uint64_t seed;
-    int capacity;  /* 0: that of the largest scene */
+    int capacity;  /* 0: the voxels of the largest scene */
     double growth; /* 0: derived from the capacity */
     bool keep;     /* keep tensors for comparison */
-    bool int8; /* convolutions on i8, by the ranges of the file or the scenes */
+    bool int8; /* convolutions in int8, with the ranges of the file or of the
+                * scenes */
 } network_args;
 
 /*
- * Rows of a command's options; AT gives the offset of a network_args' member.
+ * Rows of a command's options; AT gives the offset of a member of network_args.
  */
 #define NETWORK_OPTIONS(AT)                                                    \
     {'n',                                                                      \
@@ -101,24 +104,25 @@ typedef struct network {
     spc_net_plan *plan;
     spc_scene **scenes;
     int scene_count;
-    int columns[4];  /* of written coordinates: 0 batch, 1 x, 2 y, 3 z */
+    int columns[4]; /* columns of written coordinates: 0 batch, 1 x, 2 y, 3
+                     * z */
     /* columns of batch, x, y and z in read files; -1: absent */
     int at[4];
     int column_count;
     bool counts_columns; /* --columns states their number */
-    float *features; /* of --features, or NULL */
-    float *points;   /* of --points, or NULL */
+    float *features;     /* numbers of --features, or NULL */
+    float *points;       /* points of --points, or NULL */
     int64_t point_rows;
-    void *points_there; /* on the device */
+    void *points_there; /* points on the device */
     /* the plan is in f16, to find the ranges for quantisation */
     bool calibrates;
-    /* the ranges are those of the file, not of the scenes */
+    /* the file gave the ranges, not the scenes */
     bool ranges_stated;
-    float *reference;   /* for --int8: the last output in f16 */
+    float *reference; /* the last output in f16, to compare with --int8 */
     int64_t reference_count;
-    int whole_layers; /* number of layers on i8 */
+    int whole_layers; /* number of layers in int8 */
     spc_net_buffers buffers;
-    void *coords, *values; /* on the device */
+    void *coords, *values; /* arrays on the device */
     int32_t *count;
     double stage_ms[NETWORK_STAGES];
 } network;
@@ -140,9 +144,9 @@ spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype);
 
 /*
- * Quantises to i8 by the ranges that an ONNX file states; NULL if the file
- * states none, as other formats do. The second function counts a network's
- * convolutions on i8.
+ * Quantises to int8 with the ranges that an ONNX file states; NULL if the file
+ * states no ranges, as in other formats. The second function counts a network's
+ * convolutions in int8.
  */
 spc_status network_read_stated(spc_net **out, const network_args *args);
 int network_whole_layers(const spc_net *net);
@@ -168,7 +172,7 @@ spc_status network_file_spec(char **out, const network *n, const char *spec);
 spc_status network_open(network *out, cli *self, const network_args *args);
 void network_close(network *n);
 
-/* Frees the plan; plans it again with these SPC_PLAN_* flags. */
+/* Frees the plan; plans the network again with these SPC_PLAN_* flags. */
 void network_drop_plan(network *n);
 spc_status network_replan(network *n, unsigned flags);
 
@@ -183,16 +187,16 @@ spc_status network_load_points(network *n);
 spc_status network_upload_points(network *n);
 
 /*
- * Turns an open network into one of i8; returns the error of its last output
- * relative to f16: the root of the mean square of the difference over that of
- * the output (network_int8.c).
+ * Turns an open network into an int8 network. Returns the error of its last
+ * output relative to f16: the root mean square of the difference over the root
+ * mean square of the output (network_int8.c).
  */
 spc_status network_calibrate(network *n);
 spc_status network_int8_error(double *out, const network *n);
 
 /*
- * Reports the context's error; for levels without room, names the option that
- * gives them more.
+ * Reports the context's error; if a level exceeds its capacity, names the
+ * option that raises it.
  */
 spc_status network_fail(const network *n, spc_status status);
 
@@ -200,8 +204,8 @@ spc_status network_fail(const network *n, spc_status status);
 spc_status network_need_voxels(const network *n);
 
 /*
- * As spc_net_plan_check, but points that are left out are no error: loading
- * them has reported that.
+ * As spc_net_plan_check, but points that are left out are not an error: the
+ * loader has already reported them.
  */
 spc_status network_check(network *n);
 

@@ -20,7 +20,7 @@ typedef struct bench {
     network net;
     int runs;
     double *times;           /* [scenes][runs] */
-    spc_net_verdict verdict; /* of --check: the worst of all scenes */
+    spc_net_verdict verdict; /* result of --check: the worst of all scenes */
 } bench;
 
 static int compare_times(const void *a, const void *b)

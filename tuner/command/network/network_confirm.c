@@ -38,8 +38,8 @@ static spc_status time_scene(double *us, network *n, int scene)
                                     : network_replay(n, &times[i]);
     if (status != SPC_OK)
         return status;
-    /* After the replays: a level that ran over its capacity would have been
-     * fast and wrong. */
+    /* Checks after the replays: a level that exceeded its capacity would have
+     * been fast and wrong. */
     if ((status = network_check(n)) != SPC_OK)
         return network_fail(n, status);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
@@ -47,7 +47,8 @@ static spc_status time_scene(double *us, network *n, int scene)
     return SPC_OK;
 }
 
-/* The geometric mean over the scenes, with the database's current kernels. */
+/* Returns the geometric mean over the scenes, with the database's current
+ * kernels. */
 static spc_status time_network(double *us, network *n, unsigned flags)
 {
     double sum = 0, one = 0;
@@ -66,7 +67,7 @@ static spc_status time_network(double *us, network *n, unsigned flags)
     return status;
 }
 
-/* The same with progress: all kernels may have to be compiled. */
+/* The same with progress, as all kernels may have to be compiled. */
 static spc_status time_shown(tuning *t, double *us, unsigned flags)
 {
     phase timing;
@@ -95,13 +96,13 @@ static spc_status store_choice(tuning *t, const problem *p, const char *kernel,
     args->at_any_rate = back;
     spc_status status =
         tuning_run(&found, &report, &t->job, &p->layer, SPC_STAGE_TIME, NULL);
-    /* Later runs of the same arguments measure again. */
+    /* Later runs with the same arguments measure again. */
     args->chosen = NULL;
     trials_release(&found);
     return status;
 }
 
-/* store_choice() with its failure printed. */
+/* Calls store_choice() and prints its failure. */
 static spc_status choose(tuning *t, const problem *p, const char *kernel,
                          bool back)
 {
@@ -172,8 +173,8 @@ static int find_joint(tuning *t, double *gain_us)
 }
 
 /*
- * Lets the layers of each map choose together, and keeps that if a replay is
- * faster.
+ * Chooses layouts for the layers of each map together, and keeps them if a
+ * replay is faster.
  */
 static spc_status share_layouts(tuning *t, double *us)
 {
@@ -239,7 +240,8 @@ static spc_status note_untuned(tuning *t)
 }
 
 /*
- * Gives all layers their untuned kernels, except those that were not timed so.
+ * Gives all layers their untuned kernels, except layers whose untuned kernel
+ * was not timed.
  */
 static spc_status take_untuned(tuning *t)
 {
@@ -333,7 +335,7 @@ static spc_status time_replay(void *payload, double *us)
     return time_network(us, &((trying *)payload)->t->net, SPC_PLAN_JIT);
 }
 
-/* False ends the trials. See part_for_rivals. */
+/* Returns false to end the trials. See part_for_rivals. */
 static bool has_time(void *payload)
 {
     return network_clock_ms() < ((trying *)payload)->ends_ms;
@@ -415,8 +417,8 @@ static void print(const tuning *t, double us, double untuned_us)
 }
 
 /*
- * Times the network without tuned kernels. Skipped if the layers' time was cut
- * short, as all of these kernels must be compiled for it.
+ * Times the network without tuned kernels. Skipped if the budget ended the
+ * tuning early, as all untuned kernels would have to be compiled.
  */
 static spc_status time_untuned(tuning *t, double *us)
 {

@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char fields[] = "bxyz"; /* our order */
+static const char fields[] = "bxyz"; /* order of our columns */
 static const char *const names[] = {"batch", "x", "y", "z"};
 
 /* ---- columns ------------------------------------------------------------- */
 
-/* The columns of a file are those of --columns. A number of columns, and no
- * option, leave the network's own order. */
+/* --columns with letters sets the columns of a file. With a number, or without
+ * the option, the network's own order applies. */
 spc_status network_set_columns(network *n)
 {
     const char *said = n->args->columns;
@@ -39,7 +39,7 @@ spc_status network_set_columns(network *n)
     memcpy(n->at, columns.at, sizeof(n->at));
     n->column_count = columns.count;
     if (n->at[0] < 0)
-        n->columns[found++] = 0; /* written first */
+        n->columns[found++] = 0; /* column that is written first */
     for (int c = 0; c < n->column_count; c++)
         for (int f = 0; f < 4; f++)
             if (n->at[f] == c)
@@ -78,7 +78,8 @@ void network_to_columns(const network *n, int32_t *rows, int64_t count)
 
 /* ---- range --------------------------------------------------------------- */
 
-/* Names the columns as they were read: most often they are in another order. */
+/* Names the columns as they were read, as a wrong order is the most frequent
+ * mistake. */
 static spc_status fail_outside(const network *n, int64_t row, int field,
                                int32_t at)
 {
@@ -99,8 +100,8 @@ static spc_status fail_outside(const network *n, int64_t row, int field,
         columns_text(columns, n), shape[0], shape[1], shape[2]);
 }
 
-/* Checks that voxels are within the network's grid. An axis with size 0 has no
- * limit. */
+/* Checks that voxels are within the network's grid. An axis of size 0 is
+ * unlimited. */
 static spc_status check_rows(const network *n, const int32_t *rows,
                              int64_t count)
 {
@@ -118,7 +119,7 @@ static spc_status check_rows(const network *n, const int32_t *rows,
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* The columns of b, x, y and z in this file; -1: there is no batch. */
+/* Finds the columns of b, x, y and z in this file; -1 if there is no batch. */
 static spc_status find_columns(int at[4], const network *n, const npy_table *t)
 {
     int columns = (int)t->rows.columns;

@@ -23,7 +23,7 @@ bool network_is_stored(const network_args *args)
            strchr(args->file, '/') == NULL && access(args->file, F_OK) != 0;
 }
 
-/* "0.1,0.1,0.2", exactly `count` numbers. */
+/* Reads exactly `count` numbers, as in "0.1,0.1,0.2". */
 static bool read_numbers(double *out, int count, const char *text)
 {
     char copy[256];
@@ -71,7 +71,7 @@ static bool states_ranges(const spc_onnx *onnx)
     return false;
 }
 
-/* `int8` uses the ranges of the file; *out stays NULL without them. */
+/* `int8` uses the ranges of the file; if it has none, *out stays NULL. */
 static spc_status build_onnx(spc_net **out, const cli *self,
                              const network_args *args,
                              const spc_onnx_options *options,
@@ -85,7 +85,8 @@ static spc_status build_onnx(spc_net **out, const cli *self,
     return spc_onnx_build(out, onnx, options, error);
 }
 
-/* The layout of kernels of one offset in the file, which shapes do not show. */
+/* Returns the layout of kernels of one offset in the file, which shapes do not
+ * show. */
 static spc_status read_matrices(spc_onnx_options *out, const network_args *args)
 {
     spc_error error = {0};
@@ -231,7 +232,8 @@ static spc_status load_like(spc_net **out, likeness *like,
     return status;
 }
 
-/* The network of weights that a network in Lua describes but for numbers. */
+/* Builds the network of a file of weights: a network in Lua describes it except
+ * for its numbers. */
 static spc_status read_like(spc_net **out, const cli *self,
                             const network_args *args, spc_dtype dtype,
                             spc_error *error)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_int8.c - networks with convolutions on i8: ranges come from the file,
- * otherwise from the scenes in f16; outputs are compared with those of f16.
+ * network_int8.c - networks with convolutions in int8. Ranges come from the
+ * file, otherwise from running the scenes in f16. Outputs are compared with the
+ * f16 outputs.
  */
 #include "command/network/network.h"
 #include "spc/lab.h"
@@ -37,8 +38,8 @@ static spc_status fetch_output(float **out, int64_t *count, const network *n)
     return status;
 }
 
-/* Runs a scene in f16 and widens the ranges by what its tensors hold. The first
- * output is kept for comparison. */
+/* Runs a scene in f16 and widens the ranges to hold the values of its tensors.
+ * The first output is kept for comparison. */
 static spc_status run_scene(network *n, int scene, float *ranges)
 {
     spc_status status = network_upload(n, scene);
@@ -55,7 +56,8 @@ static spc_status run_scene(network *n, int scene, float *ranges)
 }
 
 /*
- * Plans the i8 network; the earlier plan kept its tensors only for the ranges.
+ * Plans the int8 network without keeping tensors: only the f16 plan needs them,
+ * for the ranges.
  */
 static spc_status plan_whole(network *n)
 {
@@ -68,8 +70,8 @@ static spc_status plan_whole(network *n)
     return network_replan(n, SPC_PLAN_JIT);
 }
 
-/* Finds the ranges of all tensors on the scenes, then makes the network work on
- * i8. */
+/* Finds the ranges of all tensors on the scenes, then turns the network into
+ * int8. */
 static spc_status calibrate(network *n)
 {
     spc_error error = {0};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_points.c - files of points for networks: their voxels are computed
- * once in advance, so that capacities and kernels fit; runs then begin with
- * points.
+ * network_points.c - files of points for networks: computes their voxels once
+ * in advance, so that capacities and kernels fit. Runs then begin with points.
  */
 #include "command/network/network.h"
 
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* x, y, z and as many other numbers as the input has channels. */
+/* A point has x, y, z and as many other numbers as the input has channels. */
 static spc_status read_points(network *n)
 {
     int channels = n->info.input->channels;
@@ -36,7 +35,7 @@ static spc_status read_points(network *n)
     return SPC_OK;
 }
 
-/* Reports points that have no voxel. */
+/* Reports points outside the grid. */
 static void say_left_out(const network *n, const spc_voxels_info *found)
 {
     int channels = n->info.input->channels;
@@ -77,8 +76,8 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     return status;
 }
 
-/* Makes voxels of the points on the device, and a scene of them, by which the
- * plan is made. */
+/* Turns the points into voxels on the device, and makes a scene of the voxels
+ * for the plan. */
 static spc_status find_voxels(network *n)
 {
     size_t bytes =
@@ -102,7 +101,8 @@ static spc_status find_voxels(network *n)
     return status;
 }
 
-/* A row of a scene, in steps of 1/1024; false if it does not fit. */
+/* Makes a row of a scene, in steps of 1/1024; false if a coordinate is out of
+ * range. */
 static bool take_point(int32_t out[4], const float *point)
 {
     bool fits = true;

@@ -21,14 +21,14 @@
 
 /* ---- problems ------------------------------------------------------------ */
 
-/* True for layers from coarse to fine voxels. They use the map of the strided
- * layer that they undo, so they are tuned on the finer set. */
+/* True for layers from coarse to fine voxels. They use the map of a strided
+ * layer, so they are tuned on the finer set. */
 static bool ends_at_scene(const spc_conv *layer)
 {
     return layer->op == SPC_INVERSE || layer->op == SPC_TRANSPOSED;
 }
 
-/* The problem of this layer on this set, or NULL. */
+/* Returns the problem of this layer on this set, or NULL. */
 static problem *find_text(const tuning *t, const char *text, int set)
 {
     for (int i = 0; i < t->count; i++)
@@ -37,7 +37,7 @@ static problem *find_text(const tuning *t, const char *text, int set)
     return NULL;
 }
 
-/* The set whose voxels are the scene of a step's layer. */
+/* Returns the set whose voxels are the scene of a step's layer. */
 static int scene_of(const spc_conv *layer, const spc_net_step *step)
 {
     return ends_at_scene(layer) ? step->set : step->set_in;
@@ -65,7 +65,7 @@ static spc_status add_problem(tuning *t, const spc_net_step *step)
     p->set = scene_of(&p->layer, step);
     p->known = (joint_layer){.map = step->map, .own = -1, .chosen = -1};
     snprintf(p->text, sizeof(p->text), "%s", step->text);
-    /* An equal one is overwritten by the next. */
+    /* If the layer is already listed, the next layer overwrites this entry. */
     t->count += find_text(t, p->text, p->set) == NULL;
     return SPC_OK;
 }
@@ -138,7 +138,7 @@ static void add_time(tuning *t, const spc_net_step *step,
     p->floor_us += time->floor_us;
 }
 
-/* True if the order of this step's kernel is new on its map. */
+/* True if no earlier step on the map uses this kernel's row order. */
 static bool is_new_order(const tuning *t, const spc_net_step *step, int i)
 {
     char order[JOINT_NAME], other[JOINT_NAME];
@@ -184,7 +184,7 @@ static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
     return failed ? cli_fail(SPC_ENOMEM, "out of memory") : SPC_OK;
 }
 
-/* The most that a replay can gain from it. */
+/* Returns an upper bound of the time that a replay can gain from this layer. */
 static double gain_of(const problem *p)
 {
     return p->us > p->floor_us ? p->us - p->floor_us : 0;
@@ -219,7 +219,8 @@ static spc_status weigh_problems(tuning *t)
             step.kind == SPC_NET_CONV)
             add_time(t, &step, &times[i]);
     }
-    /* The largest first, as time may run out before the last. */
+    /* Sorts the largest gain first, as time may run out before the last
+     * layer. */
     qsort(t->problems, (size_t)t->count, sizeof(*t->problems), by_gain);
     if (status == SPC_OK)
         status = find_prices(t, times, steps);
@@ -239,8 +240,8 @@ static void say_problem(const problem *p)
 }
 
 /*
- * The scenes of its level. A frame without a voxel cannot be measured, so it is
- * left out unless there is no other.
+ * Collects the scenes of the layer's level. A frame without a voxel cannot be
+ * measured, so it is left out unless there is no other.
  */
 void network_bring_scenes(tuning *t, const problem *p)
 {
@@ -265,8 +266,8 @@ static bool is_winner(const spc_trial *trial, const spc_tune_report *report)
            strcmp(report->winner + name + 1, trial->config) == 0;
 }
 
-/* Keeps a kernel that is nearly as fast alone, as only such a one may win in
- * the network. False without memory. */
+/* Keeps a kernel if it is nearly as fast alone, as a slower kernel cannot win
+ * in the network. False without memory. */
 static bool keep_rival(problem *p, const spc_trial *trial, double winner_us)
 {
     const double nearly = 1.1;
@@ -327,7 +328,7 @@ static double now_s(void)
     return (double)spc__now_ns() * 1e-9;
 }
 
-/* The share of layer i in the possible gain of all remaining layers. */
+/* Returns the share of layer i in the possible gain of all remaining layers. */
 static double part_of(const tuning *t, int i)
 {
     double all = 0;
@@ -374,7 +375,7 @@ static void note_end(progress_board *board, double took_s, int timed)
     }
 }
 
-/* Tunes number i and updates the board around it. */
+/* Tunes layer i, and updates the board before and after. */
 static spc_status tune_next(tuning *t, progress_board *board, int i)
 {
     tuning_args *args = t->job.args;
@@ -418,7 +419,7 @@ static spc_status tune_problems(tuning *t)
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
     }
-    /* The board is on this stack. */
+    /* The board is a local variable, so no pointer to it may remain. */
     t->job.self->board = outer;
     t->spent_ms = 1e3 * (now_s() - start_s);
     return first;
@@ -454,7 +455,7 @@ static spc_status look_at_network(tuning *t)
 }
 
 /* Tunes the layers alone, then together. The replays run even if a layer
- * failed, as the others have their choices. */
+ * failed, as the other layers have choices. */
 static spc_status tune_network(tuning *t)
 {
     spc_status status = look_at_network(t), confirmed;
@@ -463,7 +464,7 @@ static spc_status tune_network(tuning *t)
         return status;
     const tuning_args *args = t->job.args;
     bool is_old = args->missing && args->timed == 0;
-    /* Nothing new was timed: an earlier run has compared these choices in the
+    /* If no kernel was timed, an earlier run has compared these choices in the
      * network. */
     confirmed = is_old || !can_confirm(t) ? SPC_OK : network_confirm(t);
     return status != SPC_OK ? status : confirmed;

@@ -8,15 +8,16 @@
 #include "command/network/rivals.h"
 #include "command/tune/tuning.h"
 
-/* A layer of a level. */
+/* A layer on one level of the network. */
 typedef struct problem {
     char text[320];
     spc_conv layer;
-    /* coordinate set on whose voxels it is tuned; 0: the input's */
+    /* coordinate set on whose voxels the layer is tuned; 0: the set of the
+     * input */
     int set;
-    double us, floor_us; /* of all steps with this layer */
-    joint_layer known;   /* its fastest kernels, by the order that they read */
-    rivals rivals;       /* those that are nearly as fast as its own */
+    double us, floor_us; /* time of all steps with this layer */
+    joint_layer known;   /* its fastest kernel for each row order */
+    rivals rivals;       /* kernels that are nearly as fast as its own */
     char *untuned;       /* the kernel of a plan without records; owned */
     bool gives_way;      /* the untuned kernel replaces its own */
 } problem;
@@ -26,13 +27,13 @@ typedef struct tuning {
     cli_job job;
     problem *problems;
     int count;
-    double *price_us;    /* by map: cost of one order */
-    double spent_ms;     /* on layers */
-    bool is_cut;         /* the budget ended before the layers did */
-    spc_scene ***levels; /* [scenes][sets]; NULL: no layer's */
+    double *price_us;    /* for each map, the cost of one row order */
+    double spent_ms;     /* milliseconds spent on layers */
+    bool is_cut;         /* the budget ended before all layers were tuned */
+    spc_scene ***levels; /* [scenes][sets]; NULL if no layer uses the set */
 } tuning;
 
-/* Makes the voxels of its level the job's scenes. */
+/* Makes the voxels of the layer's level the scenes of the job. */
 void network_bring_scenes(tuning *t, const problem *p);
 
 /* The problem of a step that is a convolution, or NULL. */

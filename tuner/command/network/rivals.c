@@ -8,7 +8,8 @@
 #include <string.h>
 
 /*
- * Medians of the same replays differ by less (docs/performance.md, networks).
+ * Two medians of the same replays differ by less than this ratio
+ * (docs/performance.md, networks).
  */
 static const double noise = 0.004;
 
@@ -24,7 +25,8 @@ static char *copy(const char *text)
     return out;
 }
 
-/* Moves one element forward to place `to`; those between move back by one. */
+/* Moves one element forward to index `to`; the elements between move back by
+ * one. */
 static void move_up(rivals *layer, int from, int to)
 {
     char *kernel = layer->other[from];
@@ -43,7 +45,7 @@ bool rivals_add(rivals *layer, const char *kernel, double us)
     int last = layer->count;
     int rank = 0;
 
-    /* A full list replaces its slowest, which is the last. */
+    /* A full list replaces its last element, the slowest. */
     if (last == RIVALS_MOST && us >= layer->us[--last])
         return true;
     char *owned = copy(kernel);
@@ -60,7 +62,7 @@ bool rivals_add(rivals *layer, const char *kernel, double us)
     return true;
 }
 
-/* The place of a kernel; the count if it is not listed. */
+/* Returns the index of a kernel, or the count if it is not listed. */
 static int find(const rivals *layer, const char *kernel)
 {
     int i = 0;
@@ -127,7 +129,7 @@ static spc_status take(const trial *t, const char *kernel, bool back)
     return t->network->take(t->network->payload, t->number, kernel, back);
 }
 
-/* The time of a replay with this kernel. */
+/* Returns the time of a replay with this kernel. */
 static spc_status time_with(double *us, const trial *t, const char *kernel)
 {
     spc_status status = take(t, kernel, false);
@@ -138,7 +140,7 @@ static spc_status time_with(double *us, const trial *t, const char *kernel)
 
 /*
  * A kernel that looked faster once is timed again beside the current one: of
- * many that are tried, some look faster by chance.
+ * many kernels, some look faster by chance.
  */
 static spc_status compare(bool *better, const trial *t, const char *kernel,
                           double *us)
@@ -154,13 +156,13 @@ static spc_status compare(bool *better, const trial *t, const char *kernel,
         return status;
     *better =
         rivals_is_faster(first, without) && rivals_is_faster(again, without);
-    /* The newest time becomes the one to beat: clocks drift during a long
+    /* The newest time becomes the time to beat, as clocks drift during a long
      * search. */
     *us = *better ? again : without;
     return SPC_OK;
 }
 
-/* In any case the layer ends with a kernel that was compared. */
+/* The layer always ends with a kernel that was compared. */
 static spc_status try_one(const trial *t, int i, double *us, int *changed)
 {
     rivals *layer = t->layer;
@@ -178,7 +180,7 @@ static spc_status try_one(const trial *t, int i, double *us, int *changed)
     return status != SPC_OK ? status : back;
 }
 
-/* False also for the current kernel, which may be in the list. */
+/* Also false for the current kernel, which may be in the list. */
 static bool has_rival(const rivals *layer, int i)
 {
     return layer->now != NULL && i < layer->count &&
@@ -191,8 +193,8 @@ spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
     spc_status status = SPC_OK;
 
     *changed = 0;
-    /* The best rival of every layer before the second of any, since time may
-     * run out. */
+    /* Tries the best rival of every layer before the second rival of any layer,
+     * since time may run out. */
     for (int i = 0; i < RIVALS_MOST; i++)
         for (int l = 0; l < count && status == SPC_OK; l++) {
             const trial t = {&layers[l], l, network};

@@ -15,21 +15,21 @@
 
 enum { RIVALS_MOST = 4 };
 
-/* The kernels "TEMPLATE CONFIG" of a layer; all are owned. */
+/* The kernels of a layer as "TEMPLATE CONFIG"; the list owns all texts. */
 typedef struct rivals {
     char *now; /* NULL: unknown, and nothing is tried */
     char *other[RIVALS_MOST];
-    double us[RIVALS_MOST]; /* when timed alone */
+    double us[RIVALS_MOST]; /* time of each kernel alone */
     int count;
 } rivals;
 
 /*
- * Adds one with its time alone; if there are too many, the fastest stay. false:
- * out of memory.
+ * Adds a kernel with its time alone; a full list keeps the fastest kernels.
+ * Returns false if memory is short.
  */
 bool rivals_add(rivals *layer, const char *kernel, double us);
 
-/* It is tried before all others, if it is among them. */
+/* Moves the kernel to the front, if it is listed, so that it is tried first. */
 void rivals_put_first(rivals *layer, const char *kernel);
 
 /*
@@ -40,8 +40,8 @@ bool rivals_give_way(rivals *layer, const char *kernel);
 void rivals_release(rivals *layer);
 
 /*
- * True if one replay's time is less than the other by more than two medians of
- * the same replays differ.
+ * True if one replay is faster than the other by more than the difference that
+ * two medians of the same replays may have.
  */
 bool rivals_is_faster(double us, double than);
 
@@ -51,16 +51,18 @@ bool rivals_is_faster(double us, double than);
  */
 typedef struct rivals_network {
     spc_status (*take)(void *payload, int layer, const char *kernel, bool back);
-    spc_status (*time)(void *payload, double *us); /* time of a replay */
+    spc_status (*time)(void *payload, double *us); /* measures the time of a
+                                                    * replay */
     bool (*has_time)(void *payload);
     void *payload;
 } rivals_network;
 
 /*
- * Tries the rivals of each layer, the first of each before the second of any,
- * while there is time. Keeps those that make a replay faster both times that it
- * is timed, even if the search ends early. *us is the time of a replay before
- * and after; *changed returns the number of layers with another kernel.
+ * Tries the rivals of each layer, the first rival of each layer before the
+ * second of any, while there is time. Keeps those that make a replay faster
+ * both times that it is timed, even if the search ends early. *us is the time
+ * of a replay before and after; *changed returns the number of layers with
+ * another kernel.
  */
 spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
                       double *us, int *changed);

@@ -67,17 +67,17 @@ enum { REPLAYS = 21 };
 typedef struct sheet {
     network *net;
     const struct args *args;
-    spc_net_time *times; /* by step */
+    spc_net_time *times; /* times by step */
     int steps;
     double replay_us;
-    spc_net_verdict verdict; /* of --check */
-    double int8_error;       /* of --int8 */
+    spc_net_verdict verdict; /* results of --check */
+    double int8_error;       /* error of --int8 */
 } sheet;
 
 static const char *const kinds[] = {"voxels", "set",     "map",
                                     "conv",   "feature", "gather"};
 
-/* NAN is null in JSON. */
+/* Writes NAN as null. */
 static double ratio(double part, double whole)
 {
     return part > 0 && whole > 0 ? part / whole : NAN;
@@ -126,7 +126,7 @@ static void write_step(spc__json *json, const spc_net_step *step,
     spc__json_end_object(json);
 }
 
-/* Sums layers (true) or sets and maps. */
+/* Sums the times of layers (true), or of sets and maps. */
 static double sum_times(const sheet *s, bool layers, bool floors)
 {
     double sum = 0;
@@ -140,7 +140,8 @@ static double sum_times(const sheet *s, bool layers, bool floors)
     return sum;
 }
 
-/* Describes the inputs that --int8 has seen; drawn ones are no sensor data. */
+/* Describes the inputs that --int8 has seen; random inputs differ from sensor
+ * data. */
 static const char *ranges_from(const network *n)
 {
     if (n->ranges_stated)
@@ -271,7 +272,7 @@ static spc_status write_trace(const sheet *s)
     return status;
 }
 
-/* From the last on, which is the default. */
+/* Searches from the last output, which is the default. */
 static spc_status find_output(spc_net_output *out, const sheet *s)
 {
     const network *n = s->net;
@@ -285,7 +286,7 @@ static spc_status find_output(spc_net_output *out, const sheet *s)
                     s->args->output_name);
 }
 
-/* bf16, which NumPy lacks, is written as f32. */
+/* Writes bf16 as f32, since NumPy has no bf16. */
 static spc_status write_values(const sheet *s, const spc_net_output *o)
 {
     const spc__dtype *type = spc__dtype_of(o->dtype);
@@ -322,7 +323,7 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
     return status;
 }
 
-/* Points in the units of scenes. */
+/* Converts points to the units of scenes. */
 static spc_status fetch_cloud(const sheet *s, int32_t *rows,
                               const spc_net_output *o)
 {
@@ -333,7 +334,7 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
 
     for (int64_t i = 0; i < count && status == SPC_OK; i++) {
         int32_t *row = rows + 4 * i;
-        /* A copy, as the coordinates overwrite the row in place. */
+        /* Copies the row, as the coordinates overwrite it in place. */
         memcpy(point, row, sizeof(point));
         memcpy(row, &point[3], sizeof(*row));
         for (int a = 0; a < 3; a++)
@@ -407,7 +408,8 @@ static int compare_times(const void *a, const void *b)
 static spc_status replay(sheet *s)
 {
     double times[REPLAYS];
-    /* Captured once before, so that no time includes the capture. */
+    /* Captures the graph before the first timing, so that no time includes the
+     * capture. */
     spc_status status = spc_net_plan_capture(s->net->plan, &s->net->buffers);
 
     for (int i = 0; i < REPLAYS && status == SPC_OK; i++) {
@@ -420,8 +422,8 @@ static spc_status replay(sheet *s)
         status = network_check(s->net);
     if (status != SPC_OK)
         return network_fail(s->net, status);
-    /* The median: an interruption by another process lengthens only a few of
-     * them. */
+    /* Takes the median, as an interruption by another process lengthens only a
+     * few of the times. */
     qsort(times, REPLAYS, sizeof(*times), compare_times);
     s->replay_us = times[REPLAYS / 2];
     return SPC_OK;
@@ -436,7 +438,7 @@ static spc_status profile(sheet *s)
     s->times = calloc((size_t)s->steps + 1, sizeof(*s->times));
     if (s->times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    /* Before the steps are timed: after that, tensors no longer hold the
+    /* Checks before the steps are timed: afterwards tensors no longer hold the
      * results of one run. */
     if (s->args->check &&
         (status = spc_net_plan_verify(&s->verdict, n->plan, &n->buffers,

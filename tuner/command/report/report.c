@@ -31,8 +31,8 @@ static const cli_option options[] = {
 };
 
 /*
- * Eight hues that most eyes can distinguish on light and dark ground; names
- * appear beside them where they matter.
+ * Eight colours that most people can distinguish on a light and a dark
+ * background; names stand beside important colours.
  */
 static const char style[] =
     ":root{color-scheme:light dark;--ground:#fff;--ink:#1d1f23;--quiet:#62666e;"
@@ -88,8 +88,8 @@ static const char style[] =
     ".dot.c6{fill:var(--c6)}.dot.c7{fill:var(--c7)}.dot.c8{fill:var(--c8)}\n";
 
 /*
- * A heading sorts the rows of its table, within their groups. The box hides
- * rows that lack one of its words.
+ * A heading sorts the rows of its table, within their groups. The text field
+ * hides rows that lack one of its words.
  */
 static const char script[] =
     "const value=c=>{const t=c?c.textContent.trim():'';"
@@ -186,8 +186,8 @@ static spc_status write_page(spc__buf *page, const report_data *data,
     const char *title = args->title != NULL ? args->title : "What was tuned";
     spc__buf sections = SPC__BUF_INIT;
 
-    /* Sections first: the links at the top are to those that have any
-     * content. */
+    /* Writes the sections first, as the links at the top name only sections
+     * with content. */
     report_summary(&sections, data);
     report_layers(&sections, data);
     report_candidates(&sections, data);

@@ -23,12 +23,13 @@ spc_status report_audit(spc__buf *page, const char *path);
 void report_text(spc__buf *page, const char *text);
 /* Writes a layer or a candidate in a table; lines may break after commas. */
 void report_words(spc__buf *page, const char *text);
-/* "12.3", with as many digits as the precision of a time. */
+/* Writes a time such as "12.3", with as many digits as its precision. */
 void report_us(spc__buf *page, double us);
 
 /* A logarithmic axis from `low` to `high`, over `pixels` pixels. */
 typedef struct report_axis {
-    double low, high, pixels, from; /* `from`: position of the first pixel */
+    double low, high, pixels, from; /* `from` is the position of the first
+                                     * pixel */
 } report_axis;
 
 /*

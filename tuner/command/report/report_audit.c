@@ -10,7 +10,7 @@
 
 enum { WORST = 10 };
 
-/* One figure, and its subject. */
+/* One figure, with its layer and scene. */
 typedef struct one {
     audit_figure figure;
     double share;
@@ -31,7 +31,8 @@ static bool add_one(audit_page *to, audit_figure figure, double share,
     one *more = realloc(to->at, ((size_t)to->count + 1) * sizeof(*more));
     char *copy = strdup(about);
 
-    /* Kept even if the other allocation failed, as the old memory is gone. */
+    /* Kept even if the other allocation failed, as realloc() has freed the old
+     * memory. */
     if (more != NULL)
         to->at = more;
     if (more == NULL || copy == NULL ||
@@ -84,8 +85,8 @@ static spc_status read_file(audit_page *to, const char *path)
 
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
-    /* First, so that the message for another kind of file is about the file and
-     * not about one of its lines. */
+    /* Checks the first line first, so that the message for another kind of file
+     * is about the file and not about one of its lines. */
     status = read_heading(file, path);
     while (status == SPC_OK && getline(&line, &capacity, file) >= 0)
         status = read_line(to, path, ++number, line);

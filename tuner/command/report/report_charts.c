@@ -13,10 +13,10 @@
 enum {
     MOST_CHARTS = 24,
     COLOURS = 8,
-    LANE = 18,   /* pixels of a template's lane */
-    STRIP = 420, /* of its axis */
-    NAMES = 120, /* of its name */
-    SIDE = 190,  /* of a chart of choices */
+    LANE = 18,   /* height of a template's lane, in pixels */
+    STRIP = 420, /* length of its axis */
+    NAMES = 120, /* width of a template's name */
+    SIDE = 190,  /* size of a chart of choices */
     FEWEST = 5,  /* fewer candidates get no picture */
     FEWEST_SCENES = 3,
 };
@@ -39,7 +39,8 @@ static bool has_template(const report_problem *p, int template_index)
     return false;
 }
 
-/* A stroke of no length with round ends is a dot, and short to write. */
+/* A stroke of zero length with round ends is drawn as a dot and needs few
+ * bytes. */
 static void add_dots(spc__buf *page, const report_axis *axis,
                      const report_problem *p, int template_index, double y)
 {
@@ -67,7 +68,7 @@ static void add_lane(spc__buf *page, const report_data *data,
 
 static void add_ratio_ticks(spc__buf *page, const report_axis *axis, int height)
 {
-    /* A little more than the end, as the last tick is rounded. */
+    /* Goes a little beyond the end, as the last tick is rounded. */
     for (double tick = 1; tick <= axis->high * 1.001;
          tick = report_axis_next(tick)) {
         double x = report_axis_at(axis, tick);
@@ -113,7 +114,8 @@ static int by_timed(const void *a, const void *b)
 
     if (x->timed != y->timed)
         return y->timed - x->timed;
-    /* By place in the data, so that the page is the same in every run. */
+    /* Orders by position in the data, so that the page is the same in every
+     * run. */
     return x < y ? -1 : x > y;
 }
 
@@ -184,7 +186,7 @@ static void add_y_ticks(spc__buf *page, const report_axis *y, double left,
     }
 }
 
-/* Areas in use: dots and their names. */
+/* Rectangles that dots and their names already cover. */
 enum { MOST_BOXES = 64 };
 
 typedef struct box {
@@ -216,7 +218,7 @@ static bool is_free(const plate *all, const box *wanted)
 
 static void take(plate *all, const box *taken)
 {
-    /* Names beyond these may overlap, which only looks worse. */
+    /* Further names may overlap, which only looks worse. */
     if (all->count < MOST_BOXES)
         all->taken[all->count++] = *taken;
 }
@@ -243,7 +245,8 @@ static void add_name(spc__buf *page, plate *all, const report_data *data,
                      const report_problem *p, const report_axis *x,
                      const report_axis *y)
 {
-    const double letter = 6.3, above = 9, line = 10; /* for the font size 11 */
+    const double letter = 6.3, above = 9, line = 10; /* measures for font size
+                                                      * 11 */
     const char *name = data->templates[p->choice_template];
     double width = letter * (double)strlen(name);
     double at = report_axis_at(x, p->rows);

@@ -203,7 +203,7 @@ void report_free(report_data *data)
 
 double report_time_of(const report_problem *problem, const char *name)
 {
-    /* by_time() has sorted timed ones to the front. */
+    /* by_time() has sorted timed trials to the front. */
     for (int i = 0; i < problem->timed; i++)
         if (strcmp(problem->trials[i].name, name) == 0)
             return problem->trials[i].us;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_data.h - the subject of a report: a database, read into memory. */
+/* report_data.h - the data of a report: a database, read into memory. */
 #ifndef SPC_CMD_REPORT_DATA_H
 #define SPC_CMD_REPORT_DATA_H
 
@@ -7,17 +7,19 @@
 
 typedef struct report_trial {
     char *name;         /* TEMPLATE CONFIG */
-    int template_index; /* in report_data.templates, which has the timed ones */
-    double us;          /* 0: it failed */
+    int template_index; /* index in report_data.templates, which lists templates
+                         * with timed trials */
+    double us;          /* 0: the trial failed */
 } report_trial;
 
 typedef struct report_problem {
     int64_t id;
-    char *layer, *device, *choice; /* choice NULL: no choice */
-    int choice_template;           /* its index, as for a trial */
+    char *layer, *device, *choice; /* choice is NULL without a choice */
+    int choice_template;           /* index of the template, as for a trial */
     double rows, rows_in, density, us;
-    double floor_us; /* 0: unknown */
-    /* by measured ceilings of this database, not the class */
+    double floor_us; /* 0 if unknown */
+    /* the floor uses measured ceilings of this database, not those of the
+     * class */
     bool floor_measured;
     char floor_by[12];
     report_trial *trials; /* fastest first, failures last */
@@ -25,11 +27,11 @@ typedef struct report_problem {
 } report_problem;
 
 typedef struct report_data {
-    report_problem *at; /* by device, layer, rows */
+    report_problem *at; /* sorted by device, layer, rows */
     int count;
     char *file;
-    int left_out; /* problems of lower files */
-    int unread;   /* problems with trials that cannot be read */
+    int left_out; /* number of problems of lower files */
+    int unread;   /* number of problems with trials that cannot be read */
     char *templates[64];
     int template_count;
 } report_data;
@@ -38,7 +40,8 @@ typedef struct report_data {
 spc_status report_read(report_data *out, spc_ctx *ctx);
 void report_free(report_data *data);
 
-/* The number of problems from there on with the same layer and device. */
+/* Returns the number of problems from `at` on with the same layer and
+ * device. */
 int report_group(const report_data *data, int from);
 
 /* The time of the trial of that name for a problem; 0 if it was not timed. */

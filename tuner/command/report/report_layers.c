@@ -17,7 +17,7 @@ static bool is_shown(const report_problem *p, const char *device)
     return p->choice != NULL && p->us > 0 && strcmp(p->device, device) == 0;
 }
 
-/* One axis for all layers of a device, so that bars can be compared. */
+/* All layers of a device share one axis, so that bars can be compared. */
 static report_axis find_axis(const report_data *data, const char *device)
 {
     double low = INFINITY, high = 0;
@@ -57,7 +57,7 @@ static void add_scale(spc__buf *page, const report_axis *axis)
     spc__buf_puts(page, "</svg>");
 }
 
-/* Draws the range from the floor, a ring, to the time, a dot. */
+/* Draws a line from the floor (a ring) to the time (a dot). */
 static void add_bar(spc__buf *page, const report_axis *axis,
                     const report_problem *p)
 {
@@ -199,7 +199,7 @@ static int list_devices(const char **out, const report_data *data)
     return count;
 }
 
-/* Equal layers on equal scenes, as far as the scene is recorded. */
+/* True for equal layers on equal scenes, as far as the scene is recorded. */
 static bool is_same(const report_problem *a, const report_problem *b)
 {
     return strcmp(a->layer, b->layer) == 0 && a->rows == b->rows &&
@@ -215,7 +215,7 @@ find_on(const report_data *data, const report_problem *like, const char *device)
     return NULL;
 }
 
-/* A layer on every device, with the ratio to the first. */
+/* Writes a layer on every device, with the ratio to the first device. */
 static void compare(spc__buf *page, const report_data *data,
                     const report_problem *p, const char *const *devices,
                     int count)
@@ -237,8 +237,8 @@ static void compare(spc__buf *page, const report_data *data,
 }
 
 /*
- * True if another device has the same layer and this is the first one. Later
- * devices are part of the first one's row.
+ * True if another device has the same layer and this is the first one. The row
+ * of the first device also has the later devices.
  */
 static bool is_compared(const report_data *data, const report_problem *p,
                         const char *const *devices, int count)

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The distance of two scenes, and the cost of one's choice on the other. */
+/* The distance of two scenes, and the cost of using one scene's choice on the
+ * other. */
 typedef struct cost {
-    double rows, density; /* octaves between them */
+    double rows, density; /* octaves between the scenes */
     double octaves;       /* the distance as a lookup counts it */
     double share;         /* additional time, relative to the best known */
 } cost;
@@ -33,8 +34,8 @@ static bool has_rivals(const report_problem *p)
     return p->timed > 1;
 }
 
-/* Every ordered pair of problems of one layer: the cost on one of the choice of
- * the other, if it was timed there. */
+/* For every ordered pair of problems of a layer, computes the cost of using one
+ * problem's choice on the other, if it was timed there. */
 static int add_costs(cost *out, const report_data *data, int from, int count)
 {
     int found = 0;
@@ -65,8 +66,8 @@ enum { BINS = 5 };
 typedef enum axis { TOGETHER, ROWS, DENSITY, AXES } axis;
 
 /*
- * The distance in one property; negative if the other differs by half an octave
- * or more, as the pair then says nothing about this one alone.
+ * The distance in one property; negative if the other property differs by half
+ * an octave or more, as the pair then says nothing about this property alone.
  */
 static double apart(const cost *c, axis by)
 {
@@ -114,7 +115,7 @@ static void add_cells(spc__buf *page, const cost *costs, int count, axis by,
         spc__buf_puts(page, "<td><td><td>");
 }
 
-/* Buckets are half octaves: the table shows what wider ones would cost. */
+/* Buckets are half octaves; the table shows the cost of wider buckets. */
 static void add_cost_table(spc__buf *page, const cost *costs, int count)
 {
     static const struct {

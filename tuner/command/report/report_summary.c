@@ -15,9 +15,11 @@ enum { MOST_NAMES = 64, NAME = 48 };
 typedef struct total {
     char name[NAME];
     int layers, with_floor, with_rivals;
-    double us, us_with_floor, floor_us; /* of problems with a floor only */
+    double us, us_with_floor, floor_us; /* the last two only for problems with a
+                                         * floor */
     double median, worst;               /* time over floor */
-    double regret;                      /* the largest, over the best trial */
+    double regret;                      /* largest ratio of the choice to the
+                                         * best trial */
 } total;
 
 /* Returns the name under which a layer is counted. */
@@ -102,8 +104,8 @@ static void count_problem(total *t, const report_problem *p, double *ratios)
 }
 
 /*
- * Sums all layers of a device with the name of *out. `ratios` has room for one
- * of each problem.
+ * Sums all layers of a device with the name of *out. `ratios` has room for a
+ * ratio of each problem.
  */
 static void add_up(total *out, const report_data *data, const char *device,
                    name_giver *give, double *ratios)
@@ -173,7 +175,7 @@ static void add_row(spc__buf *page, const total *t, double all_us)
     spc__buf_puts(page, "\n");
 }
 
-/* A table of groups, those with the most time first. */
+/* Writes a table of groups; those with the most time come first. */
 static void add_table(spc__buf *page, const report_data *data,
                       const char *device, const char *head, name_giver *give)
 {

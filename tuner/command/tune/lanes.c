@@ -24,7 +24,7 @@
 typedef struct child {
     pid_t pid;
     int pipe;      /* -1: closed */
-    spc__buf text; /* of the current item */
+    spc__buf text; /* output of the current item */
 } child;
 
 typedef struct family {
@@ -177,7 +177,7 @@ static void be_child(family *f, int lane, int pipe)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setpgid(0, 0); /* Ctrl-C reaches only our parent */
     dup2(pipe, STDOUT_FILENO);
-    /* Inherited ends of earlier children, and its own. */
+    /* Closes the inherited ends of earlier children's pipes, and of its own. */
     for (int i = 0; i <= lane; i++)
         if (f->at[i].pipe >= 0)
             close(f->at[i].pipe);
@@ -187,7 +187,8 @@ static void be_child(family *f, int lane, int pipe)
     if (self->globals.json)
         t->job.json = &json;
     cli_catch_signals(self);
-    /* A process without a device takes no items from the others. */
+    /* A process without a device must not take items that other processes could
+     * tune. */
     spc_status status = tune_work_open(t);
     if (status == SPC_OK)
         tune_work_take(t, own);
@@ -278,8 +279,8 @@ static void pass_signal_on(family *f)
         kill(f->at[i].pid, SIGTERM);
 }
 
-/* Waits a step for output, and returns earlier if there is some. The step keeps
- * the progress and the signals going. */
+/* Waits a short time for output, and returns earlier if there is some. The time
+ * limit keeps the progress line and the signals working. */
 static void wait_for_output(family *f)
 {
     struct pollfd polls[PROGRESS_LANES];

@@ -8,10 +8,10 @@
 
 #include "command/tune/tune_work.h"
 
-/* The devices of --device: one; several, "cuda:0,cuda:2"; "cuda:all". */
+/* The devices of --device: one, several ("cuda:0,cuda:2"), or "cuda:all". */
 typedef struct lanes {
     char device[PROGRESS_LANES][16];
-    int count; /* at most 1: the value of --device unchanged */
+    int count; /* if at most 1, --device is used unchanged */
 } lanes;
 
 spc_status lanes_read(lanes *out, const cli *self);

@@ -26,8 +26,8 @@ typedef struct launcher {
 
 /*
  * The first launcher whose variables exist is used. mpirun under Slurm sets the
- * variables of both, and its own describe the processes. A batch script has
- * SLURM_PROCID as well, but only a step has SLURM_STEP_NUM_TASKS.
+ * variables of both, and its own variables describe the processes. A batch
+ * script has SLURM_PROCID as well, but only a step has SLURM_STEP_NUM_TASKS.
  */
 static const launcher inner[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, NULL,
@@ -93,7 +93,8 @@ static spc_status ask(shard *out, const launcher *from)
         return status;
     out->index = step > 0 ? (index - first) / step : -1;
     if (out->index < 0 || out->index >= out->count)
-        return cli_fail(SPC_EINVAL, "--shard auto: %s is %d: expected a number below %s, "
+        return cli_fail(SPC_EINVAL,
+                        "--shard auto: %s is %d: expected a number below %s, "
                         "which is %d",
                         from->index, index, from->count, out->count);
     snprintf(out->source, sizeof(out->source), "%s", from->name);

@@ -9,14 +9,15 @@
 #include "spc.h"
 
 typedef struct shard {
-    int index, count; /* from 0; 0 of 1: the whole list */
-    char source[120]; /* the origin: "--shard", or variables; "": none */
+    int index, count; /* index from 0; part 0 of 1 is the whole list */
+    char source[120]; /* source of the part: "--shard" or names of variables;
+                       * "": none */
 } shard;
 
 /*
  * Reads "2/5" (the second of five parts), or "auto": from the variables that
- * the launcher of this process has set. NULL: the whole list; "auto" without
- * such variables as well.
+ * the launcher of this process has set. NULL is the whole list, and so is
+ * "auto" without such variables.
  */
 spc_status shard_read(shard *out, const char *text);
 

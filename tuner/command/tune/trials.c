@@ -113,7 +113,7 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
         if (!trial_is_failure(trial))
             continue;
         /* Mistakes of templates have a status of their own only if nothing else
-         * has failed: the caller's status is the more serious one. */
+         * has failed: otherwise the caller's status is more serious. */
         if (strcmp(trial->status, "template") != 0)
             status = other;
         templates += trial_is_template(trial);
@@ -125,8 +125,9 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
                     spc__count(candidates, "candidate"), more, how);
 }
 
-/* Good ones first, finalists before others, measured ones before the rest, then
- * by time. Names last, so that the order is the same in every run. */
+/* Sorts correct candidates first, finalists before others, measured ones before
+ * the rest, then by time. Names decide last, so that the order is the same in
+ * every run. */
 static int by_merit(const void *a, const void *b)
 {
     const spc_trial *one = a, *two = b;
@@ -191,8 +192,8 @@ void trials_print(const trials *t, int most)
 
     table_init(&out, titles);
     for (int i = 0; i < t->count && (most == 0 || shown < most); i++) {
-        /* They are no results: the count of refused ones is in the report, and
-         * templates have lines of their own. */
+        /* Refused candidates and templates are not results: the report counts
+         * the refused ones, and prints templates on separate lines. */
         if (trial_is_refused(&t->at[i]) || trial_is_template(&t->at[i]))
             continue;
         add_row(&out, &t->at[i]);

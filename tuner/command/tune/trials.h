@@ -11,7 +11,8 @@ typedef struct trials {
     spc_trial *at; /* strings are owned */
     int count;
     bool failed;
-    const cli_list *wanted; /* names of candidates; NULL: all of the effort */
+    const cli_list *wanted; /* names of candidates; NULL: all candidates of the
+                             * effort */
     progress progress;
 } trials;
 
@@ -25,9 +26,9 @@ void trials_progress(const spc_progress *state, void *payload);
 bool trials_want(const char *template_name, const char *config, void *payload);
 
 bool trial_is_ok(const spc_trial *trial);
-bool trial_is_refused(const spc_trial *trial); /* by a constraint */
+bool trial_is_refused(const spc_trial *trial); /* refused by a constraint */
 
-bool trial_is_failure(const spc_trial *trial); /* neither of them */
+bool trial_is_failure(const spc_trial *trial); /* neither refused nor failed */
 /* True if it represents a whole template that a mistake has excluded. */
 bool trial_is_template(const spc_trial *trial);
 void trial_print_failure(const spc_trial *trial);

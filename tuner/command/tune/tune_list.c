@@ -123,7 +123,7 @@ static spc_status read_list(tune_list *t, cli *self)
     return status == SPC_OK ? take_part(&t->list, self, args->shard) : status;
 }
 
-/* Reports options that do not apply to this kind of work. */
+/* Reports options that do not apply to this form of the command. */
 static void say_idle(const tune_list *t, const cli *self)
 {
     int networks = 0, from_files = 0;
@@ -149,7 +149,7 @@ static void say_idle(const tune_list *t, const cli *self)
         idle_say(self, "without --budget", "in-order");
 }
 
-/* Reports items that were not begun, as the exit status is 0 then: nothing
+/* Reports items that were not begun. The exit status is still 0, as nothing
  * failed. */
 static void say_what_is_left(const tune_list *t, spc_status status)
 {
@@ -178,7 +178,8 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
         say_idle(&t, self);
-        if (devices.count == 1) /* all GPUs of the machine, or a list of one */
+        if (devices.count == 1) /* the device list is all GPUs of the machine,
+                                 * or has one element */
             self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);
         say_what_is_left(&t, status);

@@ -26,8 +26,8 @@ static spc_status load_item(tune_list *t, const work_item *item)
 {
     if (same_scenes(t->loaded, item))
         return SPC_OK;
-    /* First, so that a failure does not leave the name of scenes that are
-     * freed. */
+    /* Clears the name first, so that a failure does not leave the name of freed
+     * scenes. */
     t->loaded = NULL;
     free_scenes(&t->job.scenes);
     spc_status status = load_scenes(&t->job.scenes, t->job.self, &item->scenes);
@@ -85,9 +85,9 @@ static spc_status tune_one_network(tune_list *t, const work_item *item)
 }
 
 /*
- * Seconds of the budget for one item: an equal share of the rest, as other
- * items wait for theirs; or the whole rest if later items matter less. 0: there
- * is no budget; negative: it is spent.
+ * Returns the seconds of the budget for one item: an equal share of the rest,
+ * or the whole rest if later items matter less. Returns 0 without a budget, and
+ * a negative number if it is spent.
  */
 static double share_of_budget(const progress_board *board, bool in_order)
 {
@@ -192,8 +192,8 @@ void tune_work_take(tune_list *t, progress_lane *lane)
     int i;
 
     t->job.self->lane = lane;
-    /* Each lane takes the next item of the shared counter, so that a fast one
-     * takes more. */
+    /* Each lane takes the next item of the shared counter, so that a fast lane
+     * takes more items. */
     while (!t->has_no_device &&
            (i = __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED)) <
                shared->board.items) {
@@ -226,8 +226,7 @@ spc_status tune_work_prepare(tune_list *t)
 {
     const work_item *first = &t->list.at[0];
 
-    /* With different scenes the list cannot be prepared: each item loads its
-     * own. */
+    /* If scenes differ, each item loads its own scenes later. */
     for (int i = 0; i < t->list.count; i++)
         if (t->list.at[i].is_network ||
             (i > 0 && !same_scenes(first, &t->list.at[i])))

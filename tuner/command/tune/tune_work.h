@@ -12,7 +12,7 @@
 /* The state shared by the processes of all devices. */
 typedef struct tune_shared {
     int next;   /* item */
-    int status; /* an spc_status: the first failure so far */
+    int status; /* the first failure so far, an spc_status */
     progress_board board;
 } tune_shared;
 
@@ -23,7 +23,7 @@ typedef struct tune_list {
     const work_item *loaded; /* the job has the scenes of this item */
     bool has_no_device;      /* no context could be opened */
     tune_shared *shared;
-    spc__buf text; /* the output of one item */
+    spc__buf text; /* output of one item */
 } tune_list;
 
 /* Opens the device of the job's options, once. */

@@ -89,7 +89,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
 
     trials_init(found, job->self);
     found->wanted = wanted;
-    /* In a lane the parent shows the progress of all. */
+    /* In a lane the parent shows the progress of all lanes. */
     found->progress.enabled &= job->is_alone;
     options.wants = wanted != NULL ? trials_want : NULL;
     options.stage = stage;
@@ -115,15 +115,15 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
         progress_clear(&found->progress);
         return tuned;
     }
-    /* In a process of its own, a candidate that crashes or hangs ends only
-     * that. */
+    /* In a worker process a candidate that crashes or hangs ends only the
+     * worker. */
     if (!args->in_process)
         options.worker = cli_worker_arguments(job->self);
     spc_status status = spc_tune(report, job->ctx, layer,
                                  (const spc_scene *const *)job->scenes.at,
                                  job->scenes.count, &options);
     progress_clear(&found->progress);
-    /* For the estimate of the time that other layers will take. */
+    /* Counts measured layers, to estimate the time of the others. */
     args->timed += report->timed;
     return status;
 }

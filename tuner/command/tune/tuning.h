@@ -13,24 +13,29 @@ typedef struct tuning_args {
     double limit_s;
     const char *only;
     bool maps, again, missing, in_process, allow_spills, list;
-    /* verify: the whole matrix, or a part of it; one candidate. */
+    /* Options of verify: the whole matrix or a part of it; one candidate. */
     bool all;
     const char *cases, *part, *config;
     double minutes;
-    const char *network, *dtype; /* tune; NULL: layers */
-    const char *points;          /* of the network; NULL: use scenes */
-    bool int8;                   /* its convolutions on i8 */
-    int capacity;                /* for its scenes; 0: that of the largest */
-    /* for its levels; 0: derived from the capacity */
+    const char *network, *dtype; /* option of tune; NULL: the operands are
+                                  * layers */
+    const char *points;          /* coordinates of the network; NULL: use
+                                  * scenes */
+    bool int8;                   /* convolutions of the network in int8 */
+    int capacity;                /* capacity for its scenes; 0: the voxels of
+                                  * the largest */
+    /* growth for its levels; 0: derived from the capacity */
     double growth;
-    const char *pass;           /* tune; NULL: the layer as it is */
+    const char *pass;           /* option of tune; NULL: the layer unchanged */
     const char *shard, *folder; /* tune: a part of a list; of scene files */
-    double whole_budget_s, budget_s; /* for a list, and for one layer of it */
+    double whole_budget_s, budget_s; /* budget of a list, and of one of its
+                                      * layers */
     /* the first items of a list may use the whole budget */
     bool in_order;
     int timed;          /* candidates of the last layer, or more */
     const char *chosen; /* store this candidate without measuring; NULL: tune */
-    bool at_any_rate;   /* do this even after a signal: it restores a choice */
+    bool at_any_rate;   /* do so even after a signal, as this restores a
+                         * choice */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];

@@ -14,8 +14,8 @@ static spc_status command_worker(cli *self, void *args)
 
     (void)args;
     /*
-     * Ctrl-C goes to the whole group; the tuner decides whether the worker
-     * ends.
+     * Ctrl-C reaches the whole process group, but the tuner decides whether the
+     * worker ends.
      */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);

@@ -36,7 +36,7 @@ static bool names_network(const char *text)
 
 /* ---- items --------------------------------------------------------------- */
 
-/* Appends an empty item. Pointers to earlier ones become invalid. */
+/* Appends an empty item. Pointers to earlier items become invalid. */
 static spc_status append(work_item **out, worklist *list)
 {
     work_item *more =
@@ -86,7 +86,7 @@ static spc_status set_layer(work_item *item, const char *text, const source *at)
     return item->text != NULL ? SPC_OK : SPC_ENOMEM;
 }
 
-/* Reads what an item is for, its first word. */
+/* Reads the first word of an item: its layer or its network. */
 static spc_status read_name(work_item *item, const char *text, const source *at)
 {
     item->is_network = names_network(text);
@@ -110,7 +110,7 @@ static spc_status complete(work_item *item, const worklist_source *from,
         return fail_at(at, SPC_EINVAL,
                        "a scene is needed: --scene SPEC, such as "
                        "scan.bin@0.05 or gen:lidar@0.1");
-    /* Noted before the loop, which adds scenes. */
+    /* Noted before the loop adds scenes. */
     bool has_own = item->scenes.count > 0;
     for (int i = 0; !has_own && i < from->scenes->count && status == SPC_OK;
          i++)
@@ -182,8 +182,7 @@ static spc_status read_line(worklist *list, const worklist_source *from,
     if ((status = append(&item, list)) != SPC_OK ||
         (status = read_name(item, words[0], at)) != SPC_OK)
         return status;
-    /* Past the last word there is NULL, so an option without a value is
-     * seen. */
+    /* NULL follows the last word, so an option without a value is noticed. */
     for (int i = 1; i < count && status == SPC_OK; i += 2)
         status = read_option(item, from, at, words[i], words[i + 1]);
     return status == SPC_OK ? complete(item, from, at) : status;
@@ -217,7 +216,8 @@ static spc_status read_file(worklist *list, const worklist_source *from,
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- entry point
+ * ----------------------------------------------------------- */
 
 /* A valid layer has a '='; an existing file takes precedence. */
 static bool names_file(const char *text)

@@ -21,7 +21,7 @@ typedef struct work_item {
     char *text; /* the layer, as spc_conv_format writes it; for a network its
                    file */
     bool is_network;
-    char *dtype; /* of a network; NULL: not given */
+    char *dtype; /* type of a network; NULL: not given */
     spc_conv layer;
     cli_list scenes; /* strings that the item owns */
 } work_item;
@@ -34,13 +34,14 @@ typedef struct worklist {
 typedef struct worklist_source {
     const cli_list *operands; /* LAYER, network or list file */
     const cli_list *scenes;   /* for items that name no scenes */
-    const char *folder;       /* of scene files; NULL: not given */
+    const char *folder;       /* folder of scene files; NULL: not given */
     const char *command;      /* for error messages */
-    bool needs_no_scenes;     /* points are used instead */
+    bool needs_no_scenes;     /* points replace scenes */
 } worklist_source;
 
 /*
- * True if a folder may be put before the scene's name; not for generated ones.
+ * True if a folder may be put before the scene's name; false for generated
+ * scenes.
  */
 bool worklist_is_in_folder(const char *spec);
 

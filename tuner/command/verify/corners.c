@@ -9,7 +9,7 @@
 
 /* ---- the space ----------------------------------------------------------- */
 
-/* Value `p` of "a=1,b=2"; false past the last. */
+/* Finds value `p` of "a=1,b=2"; false past the last. */
 static bool value_at(char out[16], const char *config, int p)
 {
     for (; p > 0 && config != NULL; p--) {
@@ -32,7 +32,7 @@ static int find_value(const corner_template *t, int p, const char *value)
 }
 
 /*
- * Refused candidates count here: only with them are each parameter's values in
+ * Reads refused candidates too: only then do each parameter's values appear in
  * the order of the declaration.
  */
 static void note_values(corner_template *t, const char *config)
@@ -49,8 +49,8 @@ static void note_values(corner_template *t, const char *config)
     }
 }
 
-/* The last template if it has this name, else a new one: candidates come
- * template by template. NULL if there are too many. */
+/* Returns the last template if it has this name, else a new one, as candidates
+ * come template by template. NULL if there are too many. */
 static corner_template *template_of(corners *list, const char *name)
 {
     corner_template *last = list->templates + list->template_count - 1;
@@ -224,7 +224,7 @@ static int count_ends(const corner_template *t, const corner_candidate *of)
     return ends;
 }
 
-/* The number of parameters in which two candidates differ. */
+/* Counts the parameters in which two candidates differ. */
 static int count_differences(const corner_template *t,
                              const corner_candidate *a,
                              const corner_candidate *b)
@@ -257,7 +257,7 @@ static spc_status take(cli_list *out, corner_candidate *candidate)
 
 /*
  * Returns the default; or any candidate, to cover the values between; or, half
- * of the time, the most extreme of a few random ones. NULL if all of these were
+ * of the time, the most extreme of a few random ones. NULL if all of them were
  * taken.
  */
 static corner_candidate *draw_from(corners *list, const corner_template *t,

@@ -17,7 +17,7 @@ typedef struct corner_template {
     char values[CORNER_PARAMETERS][CORNER_VALUES][16];
     int value_count[CORNER_PARAMETERS];
     int parameters;
-    int first, count; /* of its candidates in `at` */
+    int first, count; /* indices of its candidates in `at` */
 } corner_template;
 
 typedef struct corner_candidate {
@@ -37,8 +37,8 @@ typedef struct corners {
     int template_count;
     corner_candidate *at; /* admitted, template by template */
     int count;
-    corner_names *names; /* of templates, including those that refuse the
-                            layer; NULL: not requested */
+    corner_names *names; /* names of templates, including templates that refuse
+                          * the layer; NULL: not requested */
     bool failed;         /* out of memory */
 } corners;
 
@@ -55,9 +55,9 @@ spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer,
 spc_status corners_templates(corner_names *out, spc_ctx *ctx,
                              const spc_conv *layer);
 /*
- * The same for the templates that are not in `seen`, as the space of one may
- * have thousands. `names`, of all templates for such a layer, is filled if it
- * is empty.
+ * The same for the templates that are not in `seen`; a single template may have
+ * thousands of candidates. If `names` is empty, it gets the names of all
+ * templates for such a layer.
  */
 spc_status corners_list_unseen(corners *out, spc_ctx *ctx,
                                const spc_conv *layer, corner_names *names,
@@ -66,7 +66,7 @@ void corners_release(corners *list);
 
 /*
  * Appends the names of up to `wanted` candidates that were not taken before,
- * equally from all templates; they live as long as the list.
+ * equally from all templates. The names live as long as the list.
  */
 spc_status corners_draw(cli_list *out, corners *list, int wanted,
                         spc__random *random);

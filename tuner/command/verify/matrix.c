@@ -116,8 +116,8 @@ static void write_layer(char *out, size_t bytes, int i)
 {
     int t = i % type_count(), c = i / type_count() % LENGTH(channels);
     int g = i / type_count() / LENGTH(channels);
-    /* Different steps in each direction, so that neighbours have other
-     * finishes. */
+    /* Uses different steps in each direction, so that neighbours have different
+     * epilogues. */
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
 
     if ((t != SPC_F16 && strstr(finishes[f].words, "accumulator=") != NULL) ||
@@ -248,7 +248,7 @@ int matrix_rows(matrix_kind kind)
                                      : LENGTH(sets);
 }
 
-/* The rows of a cell are this many rows apart, the number of types. */
+/* The rows of a cell are this many rows apart: the number of types. */
 static int cell_rows(matrix_kind kind)
 {
     return kind == MATRIX_LAYERS     ? LENGTH(channels)
@@ -298,9 +298,10 @@ bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
 /* ---- sizes --------------------------------------------------------------- */
 
 /*
- * One less and one more than the multiples of warps and tiles; nearly full,
- * nearly empty; one batch element and three; keys of 64 bits. Each check adds
- * its own scenes with no row, one row, and all corners and borders.
+ * Scenes with one row less and one row more than multiples of warps and tiles;
+ * nearly full, nearly empty; with one batch element and three; with keys of 64
+ * bits. Each check adds its own scenes with no row, one row, and all corners
+ * and borders.
  */
 static const char *const scenes[] = {
     "gen:uniform,n=2,extent=2",          "gen:uniform,n=31,extent=4",

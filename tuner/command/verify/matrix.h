@@ -19,15 +19,15 @@ typedef enum matrix_kind {
 int matrix_rows(matrix_kind kind);
 
 /*
- * Writes row `i` as text. False: there is no such operator, as not every type
- * takes every combination; *error has the reason.
+ * Writes row `i` as text. Returns false if a type does not take the
+ * combination; *error has the reason.
  */
 bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
                 spc_error *error);
 
 /* A cell has the layers of one operator, rule, kernel and type, or the variants
- * of one operator on features and type. The `n`-th row of cell `cell`, in an
- * order that mixes few channels with many; -1 past the last. */
+ * of one operator on features and one type. Returns the `n`-th row of cell
+ * `cell`, in an order that mixes few channels with many; -1 past the last. */
 int matrix_cells(matrix_kind kind);
 int matrix_cell_row(matrix_kind kind, int cell, int n);
 

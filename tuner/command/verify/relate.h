@@ -10,9 +10,9 @@
 #include "spc/lab.h"
 
 /*
- * spc_oracle_relation; the caller releases *out. After SPC_EINTERRUPTED the
- * search goes on until the program ends, so its operands, including the scene,
- * must not be freed. cli_last_error() has the failure.
+ * Calls spc_oracle_relation; the caller releases *out. After SPC_EINTERRUPTED
+ * the search goes on until the program ends, so its operands, including the
+ * scene, must not be freed. cli_last_error() has the failure.
  */
 spc_status relate(spc_relation *out, const spc_conv *conv,
                   const spc_scene *scene, int threads);

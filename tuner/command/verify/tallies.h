@@ -14,7 +14,7 @@ typedef struct tally {
     int passed, failed;
 } tally;
 
-/* Zeroed, it is empty. */
+/* A zeroed struct is empty. */
 typedef struct tallies {
     tally at[TALLIES];
     int count;

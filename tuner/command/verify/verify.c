@@ -95,7 +95,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         tuning_run(&found, &report, job, layer, SPC_STAGE_VERIFY,
                    args->config != NULL ? &one : NULL);
 
-    /* Else a misspelt configuration would pass as verified. */
+    /* Without this check a misspelt configuration would pass as verified. */
     if (status == SPC_OK && args->config != NULL && found.count == 0)
         return no_candidate(&found, text, name);
     if (job->json == NULL && (status == SPC_OK || report.candidates > 0))
@@ -112,7 +112,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     return status;
 }
 
-/* Lists the subjects without verifying them. */
+/* Lists the candidates without verifying them. */
 static spc_status list_layer(cli_job *job, const spc_conv *layer,
                              const char *text)
 {
@@ -228,7 +228,8 @@ static spc_status verify_each_json(struct operators *o)
 }
 
 /*
- * Checks that operand `i` is of the same kind as the first, which is no layer.
+ * Checks that operand `i` is of the same kind as the first operand, which is
+ * not a layer.
  */
 static spc_status check_operand(const cli *self, int i)
 {
@@ -248,8 +249,8 @@ static spc_status check_operand(const cli *self, int i)
     return status == SPC_OK ? SPC_OK : cli_fail(status, "%s", error.text);
 }
 
-/* Verifies operators without templates. All are read before a device is
- * opened. */
+/* Verifies operators without templates. Reads all of them before it opens a
+ * device. */
 static spc_status run_operators(cli *self, const tuning_args *args)
 {
     struct operators o = {.self = self, .args = args};

@@ -6,8 +6,8 @@
 #include "command/tune/tuning.h"
 
 /*
- * The parser that reads a text, by the name that it begins with; "convolution"
- * for an unknown name.
+ * Returns the name of the parser for a text, by the name that the text begins
+ * with; "convolution" for an unknown name.
  */
 const char *verify_kind(const char *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify_all.c - spctune verify --all: a walk over the matrix.
+ * verify_all.c - spctune verify --all: verifies a sample of the matrix.
  *
  * A case is one candidate of one layer on some scenes, one operator on
  * features, or one regrouping. Compiling takes most of the time, including the
@@ -25,8 +25,8 @@
 enum { CASES = 300, SCENES = 3 };
 
 /*
- * Used in place of a number of cases: all, or one for each template in each
- * cell of the matrix.
+ * Values in place of a number of cases: all cases, or one for each template in
+ * each cell of the matrix.
  */
 enum { ALL = INT_MAX, EACH = INT_MAX - 1 };
 
@@ -34,8 +34,9 @@ enum { ALL = INT_MAX, EACH = INT_MAX - 1 };
 enum { MISSES = 9 };
 
 /*
- * The maximum number of weights of a layer. The emulation takes a second or two
- * for its own; the other one limits the time of the oracle.
+ * The maximum number of weights of a layer. The smaller limit is for the
+ * emulation, which takes a second or two for that many; the other limits the
+ * time of the oracle.
  */
 enum { EMULATION_MOST = 1 << 17, MOST = 1 << 21 };
 
@@ -47,11 +48,12 @@ typedef struct walk {
     bool is_emulation;
     progress progress;
     spc__random random;
-    spc__json *json;   /* an open array of failures; NULL: print */
-    int wanted;        /* cases, ALL or EACH */
-    int part, parts;   /* rows of the matrix: each `parts`-th, from `part` on */
+    spc__json *json;   /* open array for failures; NULL: print them */
+    int wanted;        /* number of cases, ALL or EACH */
+    int part, parts;   /* each `parts`-th row of the matrix, from `part` on */
     corner_names seen; /* EACH: templates already verified in the cell */
-    corner_names names[2]; /* EACH: of all templates; of gradients of weights */
+    corner_names names[2]; /* EACH: names of all templates; names of templates
+                            * for gradients of weights */
     uint64_t start_ns;
     int passed, failed, large;
     tallies tallies;
@@ -180,7 +182,7 @@ static spc_status choose_scenes(cli_list *out, walk *w, const char *row)
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* The most outputs of an input: with these rules more than a few. */
+/* Returns the most outputs of an input; these rules give more than a few. */
 static int64_t fan_out(const spc_conv *layer)
 {
     const spc_geometry *g = &layer->geometry;
@@ -202,7 +204,8 @@ static bool is_large(const walk *w, const spc_conv *layer)
                            : weights > MOST;
 }
 
-/* Counts a trial. One that the compiler's figures refuse is no case. */
+/* Counts a trial. A candidate that the compiler's figures refuse is not a
+ * case. */
 static void note_trial(walk *w, const spc_trial *trial, const char *text,
                        const char *type, const cli_list *scenes)
 {
@@ -228,8 +231,8 @@ static bool ends_walk(const walk *w, spc_status status)
 }
 
 /*
- * The only template of the wanted candidates, if it is one: then no other space
- * needs to be listed.
+ * Returns the template of the wanted candidates if all have the same one: then
+ * no other space needs to be listed.
  */
 static bool one_template(char out[64], const cli_list *wanted)
 {
@@ -277,8 +280,8 @@ static spc_status verify_candidates(walk *w, const spc_conv *layer,
 }
 
 /*
- * The number of candidates for a layer, such that a small sample has several
- * layers.
+ * Returns the number of candidates for a layer, so that even a small sample has
+ * several layers.
  */
 static int share(const walk *w)
 {
@@ -345,7 +348,7 @@ static spc_status verify_layer(walk *w, const char *text)
 
 /* ---- other operators ----------------------------------------------------- */
 
-/* "f16" for "...,dtype=f16", or "". */
+/* Returns "f16" for "...,dtype=f16", or "". */
 static const char *type_of(const char *text)
 {
     const char *type = strstr(text, "dtype=");
@@ -383,7 +386,8 @@ static spc_status verify_other(walk *w, const char *text)
     return status;
 }
 
-/* ---- the walk ------------------------------------------------------------ */
+/* ---- the sample
+ * ------------------------------------------------------------ */
 
 static spc_status verify_row(walk *w, matrix_kind kind, const char *text)
 {
@@ -418,7 +422,8 @@ static spc_status walk_cell(walk *w, matrix_kind kind, int cell)
     return status;
 }
 
-/* Every `parts`th cell from `part` on: together the parts cover all. */
+/* Takes every `parts`th cell from `part` on: together the parts cover all
+ * cells. */
 static spc_status walk_cells(walk *w, matrix_kind kind)
 {
     spc_status status = SPC_OK;
@@ -466,7 +471,7 @@ static spc_status walk_kind(walk *w, matrix_kind kind, int until)
     return status;
 }
 
-/* One case in `one_in` of a sample, rounded at random. */
+/* Returns one `one_in`-th of a sample's cases, rounded at random. */
 static int part(walk *w, int one_in)
 {
     int more = (int)spc__random_below(&w->random, (uint32_t)one_in);
@@ -483,8 +488,8 @@ static spc_status walk_template(walk *w)
                          : walk_kind(w, MATRIX_LAYERS, w->wanted);
 }
 
-/* A sample has a twentieth of sets and a sixth of features; the rest are
- * layers, which have by far the most candidates. */
+/* One case in twenty is a set and one in six an operator on features; the rest
+ * are layers, which have by far the most candidates. */
 static spc_status walk_all(walk *w)
 {
     if (w->args->only != NULL)
@@ -580,8 +585,9 @@ static spc_status open_walk(walk *w)
 }
 
 /*
- * Layers that together name all templates. A layer that every template refuses
- * names none, and the templates of a folder may all be for one type.
+ * Layers that together name all templates. One layer is not enough: every
+ * template may refuse it, and the templates of a folder may all be for one
+ * type.
  */
 static const char *const samples[] = {
     "subm,cin=16,cout=16,k=3",
@@ -625,8 +631,7 @@ static spc_status check_only(walk *w)
     return status;
 }
 
-/* Prints the end of the walk, also of one that was interrupted, and fails if a
- * case failed. */
+/* Prints the summary, also after an interrupt, and fails if a case failed. */
 static spc_status end_walk(walk *w, spc_status status)
 {
     progress_clear(&w->progress);
