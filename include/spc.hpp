@@ -3,28 +3,28 @@
  * spc.hpp - libspc for C++17: handles that free themselves, results as return
  * values, failures as exceptions or as statuses.
  *
- * Header only. It needs what spc.h needs, libspc, and nothing else. Each class
- * owns one object of the C interface and is moved, never copied. get() gives
- * the C object for all that has no method here; release() gives it away. Shapes
- * and types of arrays, thread safety, and which calls wait are those of the C
- * headers, where each function has its contract.
+ * Header only. It needs libspc, as spc.h does, and nothing else. Each class
+ * owns one object of the C interface and can be moved but not copied. get()
+ * returns the C object, for functions without a method here; release()
+ * transfers its ownership to the caller. The C headers document each function:
+ * the shapes and types of arrays, thread safety, and which calls wait.
  *
- * Failures. The last parameter of every call that can fail is an on_error.
- * Left out, a failure throws spc::error with the status and the sentence of the
- * library. With an spc_error the call throws nothing: it stores both there and
- * returns the status, or an empty handle.
+ * Failures. The last parameter of every call that can fail is an on_error. If
+ * it is omitted, a failure throws spc::error with the status and the library's
+ * error message. If it is an spc_error, the call does not throw: it stores
+ * status and message there and returns the status or an empty handle.
  *
  *     plan.replay(stream);                        throws
  *     spc_error e;
  *     if (plan.replay(stream, e) != SPC_OK) ...   e.text is the sentence
  *
- * Lifetime. An object keeps the context that it was made with open, so that
- * objects may be destroyed in any order. A network's plan keeps the network.
- * The memory of `memory` is given back before its context closes.
+ * Lifetime. An object keeps its context open, so objects may be destroyed in
+ * any order. A plan of a network keeps the network alive. A `memory` object
+ * frees its device memory before its context closes.
  *
- * The hot path allocates nothing: update, execute, replay and check are their C
- * functions and a comparison. Handles that were moved from are empty: using one
- * is SPC_EINVAL, as NULL is in C.
+ * The hot path allocates nothing: update, execute, replay and check only call
+ * the C function and compare its status. A handle that was moved from is empty;
+ * using it gives SPC_EINVAL, as NULL does in C.
  */
 #ifndef SPC_HPP
 #define SPC_HPP
@@ -50,7 +50,7 @@ namespace spc
 
 /* ---- failures ------------------------------------------------------------ */
 
-/* A failure: what() is the sentence of the library. */
+/* A failure; what() returns the library's error message. */
 class error : public std::runtime_error
 {
   public:
@@ -76,7 +76,7 @@ class on_error
     {
     }
 
-    /* Reports a failure in words of this header. */
+    /* Reports a failure that this header detects, with the given message. */
     spc_status fail(spc_status status, const char *text) const
     {
         if (to_ == nullptr)
@@ -85,7 +85,8 @@ class on_error
         std::snprintf(to_->text, sizeof(to_->text), "%s", text);
         return status;
     }
-    /* The result of a call whose sentence is in the context. */
+    /* Checks the status of a call whose error message is stored in the
+     * context. */
     spc_status done(spc_status status, const spc_ctx *ctx) const
     {
         if (status != SPC_OK)
@@ -94,7 +95,7 @@ class on_error
             *to_->text = '\0', to_->status = SPC_OK;
         return SPC_OK;
     }
-    /* Calls call(spc_error *) and reports what it wrote. */
+    /* Calls call(spc_error *) and reports the error that it wrote. */
     template <class Call> spc_status run(Call call) const
     {
         spc_error own;
@@ -121,7 +122,7 @@ class on_error
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Elements that lie one after another and belong to someone else. */
+/* A view of contiguous elements that it does not own. */
 template <class T> class span
 {
   public:
@@ -134,7 +135,8 @@ template <class T> class span
     constexpr span(T (&array)[N]) noexcept : data_(array), size_(N)
     {
     }
-    /* Of anything with data() and size(): std::vector, std::array, a span. */
+    /* Converts any container with data() and size(): std::vector, std::array, a
+     * span. */
     template <class C, class = std::enable_if_t<std::is_convertible_v<
                            decltype(std::declval<C &>().data()), T *>>>
     constexpr span(C &&c) noexcept : data_(c.data()), size_(c.size())
@@ -170,7 +172,7 @@ template <class T> class span
     std::size_t size_ = 0;
 };
 
-/* A struct of the C interface with its defaults, as by its SPC_..._INIT:
+/* Returns a struct of the C interface with the defaults of its SPC_..._INIT:
  * auto options = spc::init<spc_net_options>(); */
 template <class T> T init() noexcept = delete;
 #define SPC_HPP_INIT(type, value)                                              \
@@ -223,7 +225,7 @@ template <> inline spc_regrouping parse(const char *text, on_error on)
 
 namespace detail
 {
-/* Calls a function of the kind of snprintf twice: for the length, to write. */
+/* Calls a function like snprintf twice: first for the length, then to write. */
 template <class T>
 std::string text_of(int (*format)(char *, std::size_t, const T *),
                     const T &value)
@@ -234,7 +236,7 @@ std::string text_of(int (*format)(char *, std::size_t, const T *),
     return out;
 }
 
-/* Can its elements be copied as bytes? */
+/* True if the elements can be copied as bytes. */
 template <class Array>
 constexpr bool holds_bytes = std::is_trivially_copyable_v<
     std::remove_reference_t<decltype(*std::data(std::declval<Array &>()))>>;
@@ -264,7 +266,7 @@ template <class T, void (*Free)(T *)> class handle
     {
         return object_;
     }
-    /* Gives the object away: the caller frees it. */
+    /* Transfers ownership: the caller frees the object. */
     T *release() noexcept
     {
         return std::exchange(object_, nullptr);
@@ -284,8 +286,8 @@ template <class T, void (*Free)(T *)> class handle
 
 using shared_ctx = std::shared_ptr<spc_ctx>;
 
-/* One that was made with a context, and keeps it open: its sentences are
- * there. */
+/* Owns a C object that was made with a context. Keeps the context open, because
+ * the error messages are stored there. */
 template <class T, void (*Free)(T *)> class object : public handle<T, Free>
 {
   protected:
@@ -300,7 +302,7 @@ template <class T, void (*Free)(T *)> class object : public handle<T, Free>
     shared_ctx ctx_;
 };
 
-/* Hands what a C function reports to a C++ function. An exception ends the
+/* Passes the library's reports to a C++ function. An exception ends the
  * listing; rethrow() throws it again, outside of C. */
 template <class Each> struct listener {
     Each &each;
@@ -331,7 +333,7 @@ template <class Each, class... Args> struct trampoline {
 };
 } // namespace detail
 
-/* The canonical text, which parse() reads back. */
+/* The canonical text that parse() accepts. */
 inline std::string text(const spc_conv &conv)
 {
     return detail::text_of(spc_conv_format, conv);
@@ -348,9 +350,9 @@ inline std::string text(const spc_regrouping &how)
 /* ---- context and memory -------------------------------------------------- */
 
 /*
- * A device with its databases. One thread at a time uses a context and what was
- * made with it, but for plans, which any number of threads may execute. Objects
- * keep it open: it closes with the last of them.
+ * A device with its databases. One thread at a time may use a context and the
+ * objects made with it, except plans, which any number of threads may execute.
+ * Objects keep the context open: it closes with the last of them.
  */
 class context
 {
@@ -364,7 +366,7 @@ class context
             }) != SPC_OK)
             return;
         try {
-            ctx_.reset(ctx, spc_ctx_free); /* frees it if it throws */
+            ctx_.reset(ctx, spc_ctx_free); /* frees ctx if reset throws */
         } catch (const std::bad_alloc &) {
             on.fail(SPC_ENOMEM, "no memory for a context");
         }
@@ -411,8 +413,8 @@ class context
 };
 
 /*
- * Device memory, owned. Where the caller has an allocator (CUDA's, a
- * framework's) its pointers do as well. upload and download wait.
+ * Device memory, owned. Pointers from another allocator (CUDA's or a
+ * framework's) work too. upload and download wait.
  */
 class memory
 {
@@ -425,7 +427,8 @@ class memory
             SPC_OK)
             bytes_ = bytes;
     }
-    /* As much as an array, std::vector or span has, and a copy of it. */
+    /* Allocates memory for an array, std::vector or span and copies its
+     * contents. */
     template <class Array>
     static memory of(const context &ctx, const Array &values, on_error on = {})
     {
@@ -469,8 +472,8 @@ class memory
     {
         return data_ != nullptr;
     }
-    /* Copies an array, a std::vector or a span to `offset` bytes and on, or
-     * from there. SPC_ERANGE: it does not fit. */
+    /* Copies an array, a std::vector or a span to or from the memory, starting
+     * `offset` bytes in. SPC_ERANGE: the array does not fit. */
     template <class Array>
     spc_status upload(const Array &from, on_error on = {},
                       std::size_t offset = 0) const
@@ -511,8 +514,8 @@ class memory
 
 /* ---- scenes, sets, clouds, voxels, maps ---------------------------------- */
 
-/* Coordinates on the host, copied: [rows][4], batch, x, y, z. Any number of
- * threads may read one. */
+/* A copy of coordinates on the host: [rows][4], batch, x, y, z. Any number of
+ * threads may read a scene. */
 class scene : public detail::handle<spc_scene, spc_scene_free>
 {
   public:
@@ -546,13 +549,14 @@ class scene : public detail::handle<spc_scene, spc_scene_free>
     }
 };
 
-/* A coordinate set on the device. Maps and sets that are made of it keep it
- * alive. One thread at a time; update() enqueues, check() waits. */
+/* A coordinate set on the device. Maps and sets that are made from the set keep
+ * it alive. One thread at a time; update() enqueues, check() waits. */
 class coords : public detail::object<spc_coords, spc_coords_free>
 {
   public:
     coords() noexcept = default;
-    /* Of `rows` coordinates on the device, [rows][4]; fits exactly; waits. */
+    /* Makes a set of `rows` coordinates on the device, [rows][4]. The capacity
+     * fits exactly. Waits. */
     coords(const context &ctx, const std::int32_t *at, std::int64_t rows,
            void *stream = nullptr, on_error on = {})
         : object(ctx.shared())
@@ -565,14 +569,15 @@ class coords : public detail::object<spc_coords, spc_coords_free>
         done(spc_coords_create_from_scene(&object_, ctx.get(), scene.get()),
              on);
     }
-    /* Reserved: a capacity and an extent, to be filled by update(). */
+    /* Makes a reserved set, with a capacity and an extent, to be filled by
+     * update(). */
     coords(const context &ctx, const spc_coords_options &options,
            on_error on = {})
         : object(ctx.shared())
     {
         done(spc_coords_create_reserved(&object_, ctx.get(), &options), on);
     }
-    /* The set of outputs of `geometry` over this one; waits. */
+    /* Makes the set of outputs of `geometry` over this set; waits. */
     coords outputs(const spc_geometry &geometry, on_error on = {}) const
     {
         coords out(ctx_);
@@ -588,7 +593,7 @@ class coords : public detail::object<spc_coords, spc_coords_free>
              on);
         return out;
     }
-    /* The set that a regrouping makes of 1 to 8 others. */
+    /* Makes the set that a regrouping derives from 1 to 8 other sets. */
     static coords regrouped(span<const coords *const> sources,
                             const spc_regrouping &how,
                             std::int64_t capacity = 0, on_error on = {})
@@ -650,7 +655,8 @@ class coords : public detail::object<spc_coords, spc_coords_free>
     }
 };
 
-/* A cloud of points on the device, [rows][3] fp32. As `coords` otherwise. */
+/* A cloud of points on the device, [rows][3] fp32. In all else it behaves like
+ * `coords`. */
 class points : public detail::object<spc_points, spc_points_free>
 {
   public:
@@ -668,7 +674,7 @@ class points : public detail::object<spc_points, spc_points_free>
     {
         done(spc_points_create_reserved(&object_, ctx.get(), &options), on);
     }
-    /* One true point of each voxel of this edge. */
+    /* Makes a cloud with one true point for each voxel of this edge. */
     points sampled(float edge, on_error on = {}) const
     {
         points out(ctx_);
@@ -702,7 +708,7 @@ class points : public detail::object<spc_points, spc_points_free>
     }
 };
 
-/* Points [rows][columns] fp32 that become voxels with features, on the device.
+/* Converts points [rows][columns] fp32 to voxels with features, on the device.
  * One thread at a time; update() enqueues, check() waits. */
 class voxels : public detail::object<spc_voxels, spc_voxels_free>
 {
@@ -742,20 +748,21 @@ class voxels : public detail::object<spc_voxels, spc_voxels_free>
     }
 };
 
-/* A kernel map on the device. It keeps its sets alive. One thread at a time may
- * fill it; several may execute plans on it between two fillings. */
+/* A kernel map on the device. It keeps its sets alive. Only one thread at a
+ * time may fill the map. Between two fillings several threads may execute plans
+ * on it. */
 class map : public detail::object<spc_map, spc_map_free>
 {
   public:
     map() noexcept = default;
-    /* A relation of two sets, to be filled by update(). */
+    /* Makes the relation of two sets, to be filled by update(). */
     map(const context &ctx, const coords &in, const coords &to,
         const spc_geometry &geometry, on_error on = {})
         : object(ctx.shared())
     {
         done(spc_map_create(&object_, in.get(), to.get(), &geometry), on);
     }
-    /* The same relation read the other way. */
+    /* Makes the same relation in the reverse direction. */
     static map inverse(const context &ctx, const coords &in, const coords &to,
                        const spc_geometry &geometry, on_error on = {})
     {
@@ -766,7 +773,8 @@ class map : public detail::object<spc_map, spc_map_free>
             on);
         return out;
     }
-    /* Sets and map of one layer on one scene, filled; waits. */
+    /* Makes the sets and the map of one layer on one scene, and fills them;
+     * waits. */
     map(const context &ctx, const spc_conv &conv, const scene &scene,
         on_error on = {})
         : object(ctx.shared())
@@ -782,7 +790,7 @@ class map : public detail::object<spc_map, spc_map_free>
                                       stream),
              on);
     }
-    /* The map of a points layer; `triplets` is its capacity. */
+    /* Makes the map of a points layer; `triplets` is its capacity. */
     map(const context &ctx, const points &in, const points &to,
         const spc_geometry &geometry, std::int64_t triplets, on_error on = {})
         : object(ctx.shared())
@@ -795,7 +803,7 @@ class map : public detail::object<spc_map, spc_map_free>
     {
         return done(spc_map_update(get(), nullptr, nullptr, 0, stream), on);
     }
-    /* Also fills the set of a submanifold map. */
+    /* Fills the map and the set of a submanifold map. */
     spc_status update(const std::int32_t *at, const std::int32_t *count,
                       std::int64_t rows, void *stream = nullptr,
                       on_error on = {}) const
@@ -893,7 +901,7 @@ class plan : public detail::object<spc_plan, spc_plan_free>
     {
         return done(spc_plan_pack(packed, get(), weights, layout, stream), on);
     }
-    /* Makes another map ready; allocates. */
+    /* Prepares another map for this plan; allocates. */
     spc_status prepare(const map &map, void *stream = nullptr,
                        on_error on = {}) const
     {
@@ -922,12 +930,12 @@ class net : public detail::handle<spc_net, spc_net_free>
   public:
     using handle::handle;
     net() noexcept = default;
-    /* An empty one, to be built. */
+    /* Makes an empty network, to be built. */
     explicit net(const char *name, on_error on = {})
     {
         on.run([&](spc_error *e) { return spc_net_create(&object_, name, e); });
     }
-    /* From a file in Lua. */
+    /* Loads a network from a Lua file. */
     static net load(const char *path, spc_dtype dtype, on_error on = {})
     {
         net out;
@@ -936,7 +944,7 @@ class net : public detail::handle<spc_net, spc_net_free>
         });
         return out;
     }
-    /* By its name, from the database. */
+    /* Opens a stored network by its name. */
     static net open(const context &ctx, const char *name, on_error on = {})
     {
         net out;
@@ -1039,8 +1047,9 @@ class net : public detail::handle<spc_net, spc_net_free>
 };
 
 /*
- * A network on a device: sets, maps, kernels, packed weights. It runs once at a
- * time; several plans may run at once, each with its own memory and stream.
+ * A network on a device: sets, maps, kernels, packed weights. A plan runs once
+ * at a time; several plans may run at once, each with separate memory and
+ * stream.
  */
 class net_plan : public detail::object<spc_net_plan, spc_net_plan_free>
 {
@@ -1073,7 +1082,7 @@ class net_plan : public detail::object<spc_net_plan, spc_net_plan_free>
     {
         return done(spc_net_plan_replay(get(), stream), on);
     }
-    /* Waits; reports what was wrong with the scene. */
+    /* Waits, and reports errors of the scene. */
     spc_status check(void *stream = nullptr, on_error on = {}) const
     {
         return done(spc_net_plan_check(get(), stream), on);
@@ -1096,7 +1105,7 @@ class net_plan : public detail::object<spc_net_plan, spc_net_plan_free>
     }
 };
 
-/* An operator on features, loaded. Immutable, as `plan`. */
+/* An operator on features, with its kernels loaded. Immutable, like `plan`. */
 class feature_plan
     : public detail::object<spc_feature_plan, spc_feature_plan_free>
 {
@@ -1117,7 +1126,7 @@ class feature_plan
     {
         return done(spc_feature_plan_prepare(get(), map.get(), stream), on);
     }
-    /* `map` is for operators that read one. */
+    /* `map` is for operators that read a map. */
     spc_status execute(const coords &set, const spc_feature_buffers &buffers,
                        void *stream = nullptr, on_error on = {}) const
     {
@@ -1134,8 +1143,8 @@ class feature_plan
     }
 };
 
-/* A network that learns on one scene. One thread at a time. Arrays that it
- * returns are its own, on the device. */
+/* Training of a network on one scene. One thread at a time. The training owns
+ * the arrays that it returns; they are on the device. */
 class training : public detail::object<spc_training, spc_training_free>
 {
   public:
@@ -1173,8 +1182,8 @@ class training : public detail::object<spc_training, spc_training_free>
 /* ---- the database -------------------------------------------------------- */
 
 /* The records of a context's databases. Keeps the context open. One thread at
- * a time. Functions that it calls for each record may throw: the listing ends,
- * and the exception reaches the caller. */
+ * a time. A function that is called for each record may throw: the listing
+ * ends, and the exception reaches the caller. */
 class database
 {
   public:
