@@ -501,6 +501,18 @@ SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
  * _pairs and _density then return the true values. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
+/*
+ * Lists of pairs, which gradients of weights read, then have memory for the
+ * pairs that the map has, and a quarter more, instead of the most that it may
+ * have: about a fifth of it on a scan. That is of use to a map that is filled
+ * with one scene after another. It holds for lists that spc_map_prepare makes
+ * once spc_map_check has counted the pairs. Each spc_map_update ends their
+ * contents: check the map and prepare it for these plans again, else
+ * spc_plan_execute says SPC_ESTATE. A map of points stays as it is. NULL is
+ * fine.
+ */
+SPC_API void spc_map_fit_lists(spc_map *map);
+
 /* Everything for one layer on one scene: the sets, their outputs where the
  * layer has other ones, and the map, filled and checked. The scene of an
  * inverse layer is the input of the layer that it inverts. For a layer between

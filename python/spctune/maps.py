@@ -153,6 +153,9 @@ class Table:
         self.ctx, self.ptr, self.home = ctx, pointer, home
         self.lock = threading.Lock()
         self.is_shared, self.is_used = False, True
+        # plan() prepares the map for each scene, so its lists need no room for
+        # pairs that no scene has.
+        lib.spc_map_fit_lists(pointer)
         self.features: Dict[str, FeaturePlan] = {}
 
     def __del__(self) -> None:

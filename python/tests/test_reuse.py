@@ -215,6 +215,30 @@ class Reuse(unittest.TestCase):
         ops.kernel_map(scenes([100])[0], "subm,k=3")
         self.assertEqual(len(cpu.spares), 0)
 
+    def test_lists_fit_the_pairs_of_a_scene(self):
+        coords = scenes([3000, 2900])
+        m, _ = ops.kernel_map(coords[0], "subm,k=3")
+        layer = maps.layer_of(m.words, 8, 8)
+        before = sum(held.values())
+        call = m.relation.call(layer, _abi.SPC_WGRAD, True, None)
+        index = 4 * 27 * 3000
+        lists = sum(held.values()) - before - index
+        self.assertLess(lists, 12 * 27 * 3000 // 2)
+        # A new filling ends them; another scene prepares the map again.
+        call.table.refill()
+        call.table.check()
+        x = torch.randn(len(coords[0]), 8)
+        out = torch.empty(8, 3, 3, 3, 8)
+        work = torch.empty(call.work_bytes + 256, dtype=torch.uint8)
+        run = [x.data_ptr(), out.data_ptr(), None, None]
+        run += [(work.data_ptr() + 255) & ~255, x.data_ptr()]
+        with self.assertRaisesRegex(spctune.Error, "is not prepared"):
+            call.run(*run)
+        call.table.plan((layer, _abi.SPC_WGRAD, True), None)
+        call.run(*run)
+        off = out[:, 1, 1, 1] - x.T @ x
+        self.assertLess(off.abs().max().item(), 1e-5 * len(x))
+
     def test_memory_is_given_back(self):
         model, coords = Model(), scenes([500, 450, 480])
         for c in coords:

@@ -26,6 +26,9 @@
  * addresses until the map is freed, so that a plan may remember a view
  * (plan/binding.h). One that is prepared while the map is not filled is filled
  * with the map.
+ * Lists of pairs that fit one filling (spc_map_fit_lists) are the exception:
+ * the next filling makes them stale, and they may move when they are prepared
+ * again.
  */
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
@@ -73,6 +76,9 @@ typedef struct spc__map_pairs {
     int *in, *out, *place;
     int *first;
     int *begin;
+    size_t entries; /* of `in`, `out` and `place` */
+    bool fits;      /* they have memory for the pairs of one filling */
+    bool is_stale;  /* if so: the map was filled again since */
 } spc__map_pairs;
 
 /* Maximum number of bits of a key. */
@@ -137,7 +143,7 @@ bool spc__map_view_group(spc_map_view *out, const spc_map *map,
  * table. Tile t starts at position t * tile_rows. */
 void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows);
 
-/* Prepares the list of pairs; does nothing if it exists. */
+/* Prepares the list of pairs; does nothing if it exists and is not stale. */
 spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
 
 /* Returns the prepared list; false if it was never prepared. */

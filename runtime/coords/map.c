@@ -251,6 +251,9 @@ spc_status spc__map_build(spc_map *map, const spc__source *source,
     const spc__map_layout *first = index_only ? NULL : map->sorted;
     spc_status status = SPC_OK;
 
+    map->checked = false;
+    if (map->plain.pairs)
+        map->plain.pairs->is_stale = map->plain.pairs->fits;
     /* With a source, the build fills the set itself. */
     if (source == NULL &&
         (status = spc__coords_need_filled(map->in, error)) == SPC_OK)
@@ -411,5 +414,13 @@ spc_status spc_map_check(spc_map *map, void *stream)
     /* After these two errors nothing was waited for. Any other result follows a
      * synchronisation, also a report of bad rows. */
     map->in_flight &= status == SPC_ESTATE || status == SPC_EDEVICE;
+    map->checked = status == SPC_OK;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+void spc_map_fit_lists(spc_map *map)
+{
+    /* Points have as many pairs as triplets, which are counted in any case. */
+    if (map)
+        map->fits_lists = map->in->indexer->triplets == NULL;
 }

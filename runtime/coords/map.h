@@ -41,6 +41,8 @@ struct spc_map {
     bool in_flight; /* the fill may still be running (spc__coords_land) */
     bool counted;   /* `pairs` is exact: the coordinates were known and were not
                      * updated since */
+    bool checked;   /* checked since the last fill */
+    bool fits_lists; /* spc_map_fit_lists */
     spc__map_layout plain;   /* in key order */
     spc__map_layout *sorted; /* prepared sorted orders */
     spc__attachment *attached[SPC__ATTACHMENTS];

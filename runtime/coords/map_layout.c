@@ -384,24 +384,45 @@ static size_t pair_capacity(const spc_map *map, int rows_padded)
     return (size_t)map->offsets * (size_t)rows_padded;
 }
 
-int64_t spc__map_pair_capacity(const spc_map *map)
+/* True if lists may have memory for the pairs that the map has now. */
+static bool knows_pairs(const spc_map *map)
 {
-    return map->counted ? map->pairs
-                        : (int64_t)pair_capacity(map, map->to->rows_padded);
+    return map->fits_lists && map->checked && spc__map_is_filled(map);
 }
 
-/* Allocates the lists of pairs for the most pairs that the map can have. */
+int64_t spc__map_pair_capacity(const spc_map *map)
+{
+    return map->counted || knows_pairs(map)
+               ? map->pairs
+               : (int64_t)pair_capacity(map, map->to->rows_padded);
+}
+
+/* A quarter more, so that most scenes that follow fit, too. */
+static size_t fitting_entries(const spc_map *map)
+{
+    size_t most = pair_capacity(map, map->to->reserved_padded);
+    size_t entries = (size_t)map->pairs + (size_t)map->pairs / 4 + 1;
+
+    return entries < most ? entries : most;
+}
+
+/* Allocates the lists of pairs: for the most pairs that the map can have, or
+ * for those that it has (spc_map_fit_lists). */
 static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
                                spc_error *error)
 {
     spc__map_pairs *pairs = calloc(1, sizeof *pairs);
     size_t rows = (size_t)map->to->reserved_padded;
-    size_t bytes = 4 * pair_capacity(map, map->to->reserved_padded);
     spc_status status;
 
     *out = NULL;
     if (!pairs)
         return spc__fail_memory(error, sizeof *pairs);
+    pairs->fits = knows_pairs(map);
+    pairs->entries = pairs->fits
+                         ? fitting_entries(map)
+                         : pair_capacity(map, map->to->reserved_padded);
+    size_t bytes = 4 * pairs->entries;
     if ((status = alloc(&pairs->in, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->out, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->place, map, bytes, error)) == SPC_OK &&
@@ -432,6 +453,22 @@ static spc_status add_pairs(spc_map *map, void *stream, spc_error *error)
     return status;
 }
 
+/* Lists the pairs anew, with more memory where they need it. */
+static spc_status renew_pairs(spc_map *map, void *stream, spc_error *error)
+{
+    spc__map_pairs *pairs = map->plain.pairs;
+    spc_status status;
+
+    if (!knows_pairs(map) || (size_t)map->pairs > pairs->entries) {
+        free_pairs(map, pairs);
+        map->plain.pairs = NULL;
+        return add_pairs(map, stream, error);
+    }
+    status = map->in->indexer->list(map, pairs, stream, error);
+    pairs->is_stale = status != SPC_OK;
+    return status;
+}
+
 spc_status spc__map_prepare_pairs(spc_map *map, void *stream)
 {
     spc_error error = {0};
@@ -439,6 +476,8 @@ spc_status spc__map_prepare_pairs(spc_map *map, void *stream)
 
     if (!map->plain.pairs)
         status = add_pairs(map, stream, &error);
+    else if (map->plain.pairs->is_stale)
+        status = renew_pairs(map, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
@@ -446,7 +485,7 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
 {
     const spc__map_pairs *pairs = map->plain.pairs;
 
-    if (!pairs)
+    if (!pairs || pairs->is_stale)
         return false;
     *out = (spc_pairs_view){
         .in = pairs->in,
@@ -455,7 +494,9 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
         .first = pairs->first,
         .begin = pairs->begin,
         .offsets = map->offsets,
-        .capacity = (int)pair_capacity(map, map->to->rows_padded),
+        .capacity = pairs->fits
+                        ? (int)pairs->entries
+                        : (int)pair_capacity(map, map->to->rows_padded),
     };
     return true;
 }
@@ -488,7 +529,7 @@ spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
     const spc__indexer *indexer = map->in->indexer;
     spc_status status = refill_tiles(map, &map->plain, stream, error);
 
-    if (status == SPC_OK && map->plain.pairs)
+    if (status == SPC_OK && map->plain.pairs && !map->plain.pairs->is_stale)
         status = indexer->list(map, map->plain.pairs, stream, error);
     for (const spc__map_layout *layout = map->sorted;
          layout && status == SPC_OK; layout = layout->next) {
@@ -540,7 +581,7 @@ spc_status spc__map_relist(spc_map *map, void *stream)
 {
     spc_error error = {0};
     spc_status status =
-        map->plain.pairs
+        map->plain.pairs && !map->plain.pairs->is_stale
             ? map->in->indexer->list(map, map->plain.pairs, stream, &error)
             : spc__fail(&error, SPC_ESTATE,
                         "the map's pairs by offset were never prepared");

@@ -152,20 +152,27 @@ static spc__binding *find_own(const spc_plan *plan, const spc_map *map)
     return (spc__binding *)(void *)at;
 }
 
-/* True if the map still has the capacities with which the binding was made. */
-static bool is_current(const spc__binding *binding, const spc_map *map)
+/* True if the map still has the capacities and the lists of pairs with which
+ * the binding was made. */
+static bool is_current(const spc__binding *binding, const spc_plan *plan,
+                       const spc_map *map)
 {
     const spc_map_view *view = &binding->args.map;
+    spc_pairs_view pairs;
 
-    return view->rows == map->to->capacity &&
-           view->rows_in == map->in->capacity;
+    if (view->rows != map->to->capacity || view->rows_in != map->in->capacity)
+        return false;
+    /* Only these move, where they fit the pairs of a filling. */
+    return !plan->geometry.reads_pairs ||
+           (spc__map_pairs_view(&pairs, map) &&
+            memcmp(&pairs, &binding->args.pairs, sizeof(pairs)) == 0);
 }
 
 const spc__binding *spc__binding_find(const spc_plan *plan, const spc_map *map)
 {
     const spc__binding *own = find_own(plan, map);
 
-    return own != NULL && is_current(own, map) ? own : NULL;
+    return own != NULL && is_current(own, plan, map) ? own : NULL;
 }
 
 static void release(spc__attachment *attachment)
@@ -229,7 +236,7 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
     spc__binding *listed = find_own(plan, map), *binding;
     bool prepared;
 
-    if (listed != NULL && is_current(listed, map))
+    if (listed != NULL && is_current(listed, plan, map))
         return SPC_OK;
     /* Reused memory keeps the list from growing when plans are made and freed
      * in turn. */

@@ -723,6 +723,50 @@ START_TEST(pairs_follow_the_frames)
 }
 END_TEST
 
+/* Lists that fit the pairs of a frame: they end with it, and grow if the next
+ * one has more. */
+START_TEST(fitting_pairs_follow_the_frames)
+{
+    static const int chosen[] = {0, 3, 9, 12}, quarters[] = {2, 1, 4, 2};
+    int number = chosen[case_of(_i)], rows = cases[number].rows;
+    fixture s = fixture_of(number, rows, 1);
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_map *map = map_of(ctx, &s);
+    int most = map->offsets * map->to->rows_padded;
+    const int *at = NULL;
+    spc_pairs_view v;
+
+    spc_map_fit_lists(map);
+    for (int frame = 0; frame < 4; frame++) {
+        int64_t count = spc_scene_rows(s.scene) * quarters[frame] / 4;
+        fixture next = {s.conv, NULL, {0}};
+        spc_error error = {0};
+        ck_assert_int_eq(spc_scene_create(&next.scene,
+                                          spc_scene_coords(s.scene), count,
+                                          "frame", &error),
+                         SPC_OK);
+        ck_assert_int_eq(spc__relation_init(&next.relation, &s.conv, next.scene,
+                                            2, NULL, &error),
+                         SPC_OK);
+        rebuild(ctx, map, &next);
+        ck_assert(!spc__map_pairs_view(&v, map));
+        ck_assert_int_eq(spc__map_relist(map, NULL), SPC_ESTATE);
+        assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
+        check_pairs(ctx, map, &next.relation);
+        ck_assert(spc__map_pairs_view(&v, map));
+        require(v.capacity < most, "room for %d pairs of at most %d",
+                v.capacity, most);
+        /* The second and the last frame have fewer pairs than the one before. */
+        ck_assert(frame % 2 == 0 || v.in == at);
+        at = v.in;
+        release(&next);
+    }
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    release(&s);
+}
+END_TEST
+
 /* ---- transposed tables ------------------------------------------------ */
 
 /* index[k][j] = i in one map if and only if index[k][i] = j in the other. */
@@ -923,6 +967,7 @@ int main(int argc, char **argv)
         loops(CASES));
     add(suite, "empty", no_rows_have_no_pairs, loops(1));
     add(suite, "frames", pairs_follow_the_frames, loops(4));
+    add(suite, "fitting", fitting_pairs_follow_the_frames, loops(4));
     add(suite, "transposed",
         a_transposed_table_is_the_transposition_of_the_table, loops(CASES));
     return run_suite(suite);

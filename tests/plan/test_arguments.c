@@ -1174,6 +1174,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_map_update, map, voxel_rows, device_count, rows_of_four,       \
       stream)                                                                  \
     X(S, 2, spc_map_check, map, stream)                                        \
+    X(V, 1, spc_map_fit_lists, map)                                            \
     X(S, 4, spc_map_create_from_scene, out_map, ctx, conv, scene)              \
     X(S, 6, spc_map_create_from_rows, out_map, ctx, conv, voxel_rows,        \
       rows_of_four, stream)                                                    \
