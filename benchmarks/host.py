@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """host.py - host time of one eager layer of 16 to 16 channels on 8 voxels,
-whose map and plan are known. python.py runs it; it prints JSON: microseconds
-a call, the least of 20 loops of 500 calls, with the device waited for between
-loops only.
+whose map and plan are known. python.py runs it; it prints JSON: microseconds a
+call, the least of 20 loops of 500 calls. It waits for the device only between
+loops.
 """
 
 import argparse

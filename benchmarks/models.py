@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that people run, written once for every module with spconv's
-interface: spconv itself, or spctune.spconv.
+"""Well-known networks, written once for every module with spconv's interface:
+spconv itself, or spctune.spconv.
 
-SECOND and CenterPoint as in OpenPCDet (Yan, Mao, Li, Sensors 2018; Yin, Zhou,
-Krahenbuhl, CVPR 2021), MinkUNet34C (Choy, Gwak, Savarese, CVPR 2019), and
-SpUNet as in Pointcept.
+SECOND and CenterPoint are as in OpenPCDet (Yan, Mao, Li, Sensors 2018; Yin,
+Zhou, Krahenbuhl, CVPR 2021), MinkUNet34C (Choy, Gwak, Savarese, CVPR 2019), and
+SpUNet is as in Pointcept.
 """
 
 from typing import Any, Sequence
@@ -178,7 +178,7 @@ def unet(sp: Any, widens_down: bool) -> nn.Module:
 
 
 def settle(model: nn.Module, seed: int = 1) -> nn.Module:
-    """Statistics of normalisations as after some training, from a seed."""
+    """Sets statistics of normalisations as after some training, from a seed."""
     draw = torch.Generator().manual_seed(seed)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -193,7 +193,7 @@ def settle(model: nn.Module, seed: int = 1) -> nn.Module:
     return model
 
 
-# The name of a network, how it is made, and its channels in.
+# The name of a network, the function that makes it, and its input channels.
 NETWORKS = {
     "SECOND": (lambda sp: detector(sp, False), 4),
     "CenterPoint": (lambda sp: detector(sp, True), 5),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """network.py - one network of the table that python.py prints.
 
-python.py starts one such process for each network, so that an engine that ends
-its process ends one part of the table alone. The processes prepare side by side
+python.py starts one such process for each network, so that an engine that
+crashes ends only one part of the table. The processes prepare in parallel
 (imports, kernels), write the file --ready, and measure one after the other:
 each waits for a line with its seconds.
 """
@@ -32,21 +32,23 @@ ENGINES = {
     "spconv": "spconv.pytorch",
     "spconv-Triton": "spconv_triton.pytorch",
 }
-# A float16 result may be so far from another engine's, as a part of the root
-# mean square: roundings of up to 60 layers add up (CompiledModel.tolerance
-# gives 0.1), and a dense plane is mostly zeros, which makes its mean small.
+# The largest allowed difference of float16 results of two engines, as a
+# fraction of the root mean square: roundings of up to 60 layers add up
+# (CompiledModel.tolerance gives 0.1), and a dense plane is mostly zeros, which
+# makes its mean small.
 FAR = 0.3
-SCALE = 2.0**16  # of the loss, without which float16 gradients are zero
+SCALE = 2.0**16  # scale of the loss, without which float16 gradients are zero
 
 
 def in_words(error: BaseException) -> str:
-    """An exception in one line."""
+    """Returns an exception in one line."""
     text = str(error).strip().split("\n")[0][:300]
     return f"{type(error).__name__}: {text}"
 
 
 def summary(times: List[float]) -> Dict[str, float]:
-    """Median, spread (interquartile range over median) and least, in ms."""
+    """Returns median, spread (interquartile range over median) and minimum, in
+    ms."""
     quarters = statistics.quantiles(times, n=4)
     middle = statistics.median(times)
     return {
@@ -86,7 +88,8 @@ class Trainer:
         self.count += 1
 
     def gradients(self) -> torch.Tensor:
-        """All gradients of the first scene at the first weights, in one row."""
+        """Returns all gradients of the first scene at the initial weights, in
+        one row."""
         self.model.load_state_dict(self.start)
         self.optimiser.zero_grad(set_to_none=True)
         (self.loss(self.batches[0]) * SCALE).backward()
@@ -95,13 +98,13 @@ class Trainer:
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest difference in parts of the root mean square of b."""
+    """Returns the largest difference relative to the root mean square of b."""
     scale = b.double().pow(2).mean().sqrt().item() + 1e-30
     return float((a.double() - b.double()).abs().max().item() / scale)
 
 
 def norm_distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The norm of the difference over that of b."""
+    """Returns the norm of the difference relative to the norm of b."""
     return float(((a - b).norm() / (b.norm() + 1e-30)).item())
 
 
@@ -121,7 +124,7 @@ class Part:
 
     @contextlib.contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """A failure is noted, and the rest goes on."""
+        """Records a failure and continues with the rest."""
         try:
             yield
         except Exception as error:  # of any engine
@@ -137,8 +140,9 @@ class Part:
     # ---- before measuring ----------------------------------------------------
 
     def prepare(self) -> None:
-        """Kernels, results, and gradients. With --warm only the kernels of
-        spctune for one kind, for the process that prepares all of them."""
+        """Prepares kernels, results, and gradients. With --warm it prepares
+        only spctune's kernels of one kind, for the process that prepares all
+        kernels."""
         self.make, self.channels = models.NETWORKS[self.name]
         self.grid, self.folder = scenes.GRIDS[self.name], self.args.scenes
         self.one = scenes.scan(self.grid, self.folder, 0, self.args.beams)
@@ -201,15 +205,15 @@ class Part:
 
     @contextlib.contextmanager
     def in_time(self) -> Iterator[None]:
-        """Ends what goes on when the time to prepare is up, as soon as it is
-        back in Python."""
+        """Interrupts the running work when the time to prepare is over, as soon
+        as Python code runs again."""
 
         def stop(*_: Any) -> None:
             self.check_time()
 
         left = self.begin + self.args.prepare - time.monotonic()
         signal.signal(signal.SIGALRM, stop)
-        # Again each second, as a callback of C would lose an exception.
+        # Repeats each second, as a C callback would lose an exception.
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.01) + 0.01, 1)
         try:
             yield
@@ -235,7 +239,7 @@ class Part:
         return found
 
     def add(self, what: str, call: Call) -> None:
-        """Runs a call for the first times and keeps its result."""
+        """Warms a call up and keeps its result."""
         for _ in range(3):
             result = call()
         self.kept[what] = result.float().clone()
@@ -322,8 +326,9 @@ class Part:
             torch.cuda.synchronize()
 
     def in_turns(self, calls: Dict[str, Call], seconds: float) -> None:
-        """Wall times of each call, one of each in every round, with the device
-        idle before and after; noise of the machine reaches all alike."""
+        """Measures wall times of each call, one of each in every round, with
+        the device idle before and after, so that noise of the machine affects
+        all calls equally."""
         times: Dict[str, List[float]] = {what: [] for what in calls}
         for what, call in list(calls.items()):
             with self.trying(what):
@@ -370,7 +375,7 @@ class Part:
                 self.in_c()
 
     def again(self, what: str, off: float) -> None:
-        """Compares a result after timing with that before."""
+        """Compares a result after timing with the result before."""
         self.rows[what]["off_after"] = off
         worst = max(off, self.rows[what].get("off", 0))
         if not worst < FAR:
@@ -380,7 +385,7 @@ class Part:
             )
 
     def in_c(self) -> None:
-        """The same network, scene and database through the command."""
+        """Measures the same network, scene and database with the command."""
         lua = {"MinkUNet34C": "minkunet34c"}.get(self.name, self.name.lower())
         top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
         words = [self.args.command, "--json", "-d", self.args.device]
@@ -427,7 +432,8 @@ def main() -> None:
     args = arguments()
     import spctune
 
-    # The first use of a layer waits for its kernel: none changes meanwhile.
+    # The first use of a layer waits for its kernel, so that no kernel changes
+    # while times are taken.
     spctune.options(background=False)
     part = Part(args)
     try:

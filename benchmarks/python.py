@@ -9,18 +9,19 @@
 
 Each network runs on one scene, written once for all engines (models.py), with
 the same weights: a recorded scan of --scenes (kitti_hdl64_full.bin), else a
-generated sweep. Measured are wall times with the device idle before and after,
-maps included: eager inference in float16 (no_grad), compiled inference, the
-same network in C (`spctune bench --network`), and a training step (forward,
+generated sweep. The script measures wall times with the device idle before and
+after, maps included: eager inference in float16 (no_grad), compiled inference,
+the same network in C (`spctune bench --network`), and a training step (forward,
 loss, backward, AdamW, autocast with GradScaler, a batch of four scans that
-differs at each step). Engines run in turns, so that noise reaches all alike.
+differs at each step). Engines alternate, so that noise affects all equally.
 
-"off" is the largest difference of a result from that of "spctune eager", in
-parts of its root mean square; for training the norm of the difference of all
-gradients, in parts of their norm. Results are compared again after timing.
-Peak memory is that of torch's allocator, of one engine's training alone.
+"off" is the largest difference of a result from that of "spctune eager",
+relative to its root mean square; for training it is the norm of the difference
+of all gradients, relative to their norm. Results are compared again after
+timing. Peak memory is the peak of torch's allocator during one engine's
+training.
 
-A part that fails is reported, and the others go on. FOLDER receives
+A part that fails is reported, and the others continue. FOLDER receives
 python.json, python.svg, and a log for each part; the table comes last.
 """
 
@@ -39,7 +40,7 @@ ENGINES = ("spctune", "spconv", "spconv-Triton")
 
 
 def words_of(name: str, args: Any, prepare: float) -> List[str]:
-    """The command line of a network's process."""
+    """Returns the command line of a network's process."""
     words = [sys.executable, "-B", f"{HERE}/network.py", "--network", name]
     words += ["--json", f"{args.out}/{name}.json"]
     words += ["--npy", f"{args.out}/{name}.npy"]
@@ -54,8 +55,9 @@ def words_of(name: str, args: Any, prepare: float) -> List[str]:
 
 
 def warmers(args: Any, env: Dict[str, str], prepare: float) -> List[Any]:
-    """Processes that compile kernels of the networks, beside those that will
-    measure: they share the database. Only a GPU's machine has the cores."""
+    """Starts processes that compile kernels of the networks, in addition to the
+    measuring processes; all share the database. Only machines with a GPU have
+    enough cores."""
     if args.device == "cpu":
         return []
     kinds = ["compiled"] + (["training"] if args.training else [])
@@ -95,7 +97,7 @@ class Child:
         )
 
     def is_ready(self) -> bool:
-        """Has it prepared, or ended early?"""
+        """True if the process is prepared or has ended early."""
         return os.path.exists(self.ready) or self.process.poll() is not None
 
     def go(self, seconds: float) -> None:
@@ -104,7 +106,7 @@ class Child:
         self.process.stdin.flush()
 
     def end(self, limit: float) -> Optional[str]:
-        """Waits for the end; a sentence if it was a bad one."""
+        """Waits for the end of the process; returns a sentence if it failed."""
         try:
             self.process.communicate(timeout=max(limit, 0.1))
         except subprocess.TimeoutExpired:
@@ -124,8 +126,10 @@ class Child:
 
 
 def networks(args: Any, env: Dict[str, str], end: float) -> Dict[str, Any]:
-    """All networks: prepared side by side, measured one after the other."""
-    # Half of the time is for imports and kernels; what was begun may end.
+    """Runs all networks: prepares them in parallel, and measures one after the
+    other."""
+    # Half of the time is for imports and kernels; compilations that have begun
+    # may end.
     limit = 0.5 * (end - time.monotonic())
     until = time.monotonic() + 1.3 * limit
     children = [Child(n, args, env, limit) for n in args.networks.split(",")]
@@ -155,7 +159,7 @@ def networks(args: Any, env: Dict[str, str], end: float) -> Dict[str, Any]:
 
 
 def measure(children: List[Child], end: float, notes: List[str]) -> None:
-    """Lets those that have prepared measure in turn."""
+    """Lets the prepared processes measure one after the other."""
     ready = [c for c in children if c.is_ready()]
     for child in children:
         if child not in ready:
@@ -174,7 +178,7 @@ def measure(children: List[Child], end: float, notes: List[str]) -> None:
 
 
 def script(name: str, env: Dict[str, str], *words: str) -> Any:
-    """What a script of this folder prints as JSON, or a sentence."""
+    """Returns the JSON that a script of this folder prints, or a sentence."""
     try:
         ran = subprocess.run(
             [sys.executable, "-B", f"{HERE}/{name}", *words],
@@ -202,7 +206,7 @@ def cell(row: Optional[Dict[str, Any]]) -> str:
 
 
 def lines(part: Dict[str, Any], engines: List[str]) -> List[str]:
-    """The lines of one network."""
+    """Returns the lines of one network."""
     rows = part["rows"]
     out = []
 
@@ -289,8 +293,8 @@ def picture(found: Dict[str, Any], engines: List[str], path: str) -> None:
 
 
 def default_command() -> Optional[str]:
-    """The command beside the library that the package uses. ImportError: there
-    is no package, or no library."""
+    """Returns the command beside the library that the package uses.
+    ImportError: the package or the library is missing."""
     library = os.environ.get("SPC_LIBRARY")
     places = []
     if library:

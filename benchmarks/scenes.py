@@ -2,7 +2,8 @@
 """Scenes of the networks: recorded scans from a folder, or generated ones.
 
 A scan is int32 [rows, 4]: batch, x, y, z, each voxel once, in the order in
-which the sensor met them. A network that states a grid gets what lies in it.
+which the sensor met them. A network that states a grid gets the voxels inside
+it.
 """
 
 import ctypes
@@ -14,9 +15,9 @@ import torch
 
 
 class Grid(NamedTuple):
-    """size: of a voxel, in metres; low: the corner of the grid; shape: voxels
-    along x, y, z (None: as far as the scene goes); file: the recorded scan;
-    zyx: do the columns of voxels go batch, z, y, x?"""
+    """size: edge of a voxel in metres; low: the lowest corner of the grid;
+    shape: voxels along x, y, z (None: up to the highest voxel); file: the
+    recorded scan; zyx: true if the columns are batch, z, y, x."""
 
     size: Tuple[float, float, float]
     low: Tuple[float, float, float]
@@ -39,7 +40,7 @@ GRIDS = {
 
 
 def _generated(grid: Grid, seed: int, beams: int) -> np.ndarray:
-    """The voxels of a generated sweep, with voxel 0 at the origin."""
+    """Returns the voxels of a generated sweep, with voxel 0 at the origin."""
     from spctune import _abi
     from spctune._lib import check, lib
 
@@ -55,8 +56,8 @@ def _generated(grid: Grid, seed: int, beams: int) -> np.ndarray:
 
 
 def _recorded(grid: Grid, folder: str, seed: int) -> np.ndarray:
-    """The voxels of a recorded scan. Another seed than 0 turns it about the
-    vertical axis and may mirror it, as training does."""
+    """Returns the voxels of a recorded scan. A seed other than 0 turns the scan
+    about the vertical axis and may mirror it, as in training."""
     path = os.path.join(folder, grid.file)
     points = np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
     if seed:
@@ -72,7 +73,7 @@ def _recorded(grid: Grid, folder: str, seed: int) -> np.ndarray:
 
 
 def scan(grid: Grid, folder: Optional[str], seed: int, beams: int) -> Any:
-    """One scan: int32 [rows, 4], with batch 0."""
+    """Returns one scan: int32 [rows, 4], with batch 0."""
     at = (
         _recorded(grid, folder, seed)
         if folder
@@ -89,8 +90,8 @@ def scan(grid: Grid, folder: Optional[str], seed: int, beams: int) -> Any:
 
 
 def join(grid: Grid, scans: Sequence[Any], channels: int, device: Any) -> Any:
-    """What a model is called with: features [rows, channels], voxels in its
-    order of axes, shape in that order, batch elements."""
+    """The arguments of a model: features [rows, channels], voxels in its order
+    of axes, shape in that order, batch elements."""
     rows = np.concatenate(scans)
     rows[:, 0] = np.repeat(np.arange(len(scans)), [len(s) for s in scans])
     # A multiple of 16 keeps the last plane of every level.

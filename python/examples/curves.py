@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of training of two engines: do they lie in each other's spread?"""
+"""Compares the training curves of two engines: each should lie within the
+spread of the other."""
 
 import html
 import math
@@ -7,17 +8,19 @@ import statistics
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 # Student's t: 1 of 100 differences of means of equal distributions is larger
-# than so many standard errors. By the degrees of freedom, 2 * (seeds - 1).
+# than so many standard errors. The key is the degrees of freedom, 2 * (seeds -
+# 1).
 _T99 = {2: 9.925, 4: 4.604, 6: 3.707, 8: 3.355}
-# A curve is one number for every point of every seed.
+# A curve has one number for each point and each seed.
 Curve = List[List[float]]
 
 
 class Verdict(NamedTuple):
-    """worst: the largest difference of means over what the spread of seeds
-    allows (1 of 100 is larger by chance); at: the point where it is; within:
-    the part of the points where the mean of one engine lies between the lowest
-    and the highest seed of the other, or within 1 % of its mean."""
+    """worst: the largest difference of means over the difference that the
+    spread of seeds allows (1 of 100 is larger by chance); at: the point with
+    this difference; within: the share of points where the mean of one engine
+    lies between the lowest and the highest seed of the other, or within 1 % of
+    its mean."""
 
     worst: float
     at: int
@@ -25,12 +28,12 @@ class Verdict(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        # By chance one of five means of three seeds lies outside.
+        # One of five means of three seeds lies outside by chance.
         return self.worst <= 1 and self.within >= 2 / 3
 
 
 def compare(a: Curve, b: Curve) -> Verdict:
-    """Compares means at every point, for the same seeds."""
+    """Compares the means of the same seeds at every point."""
     seeds = len(a)
     if len(b) != seeds or 2 * (seeds - 1) not in _T99:
         raise ValueError("two to five seeds, the same for both engines")
@@ -58,7 +61,7 @@ def _text(x: float, y: float, words: str, more: str = "") -> str:
 
 
 def _plot(x0: int, name: str, engines: Dict[str, Curve]) -> List[str]:
-    """One plot, with its left edge at x0."""
+    """Returns one plot, with its left edge at x0."""
     values = [v for c in engines.values() for run in c for v in run]
     low, high = min(values), max(values)
     high += (high - low or 1) * 0.05
@@ -99,8 +102,9 @@ def _plot(x0: int, name: str, engines: Dict[str, Curve]) -> List[str]:
 
 
 def picture(title: str, parts: Sequence[Tuple[str, Dict[str, Curve]]]) -> str:
-    """SVG: a plot for each quantity; in it, for each engine the mean of its
-    seeds, and the band between lowest and highest."""
+    """Returns an SVG picture with a plot for each quantity. A plot shows for
+    each engine the mean of its seeds, and the band between the lowest and the
+    highest seed."""
     out = [_text(_LEFT, 20, title)]
     for number, (name, engines) in enumerate(parts):
         out += _plot(number * _WIDTH + _LEFT, name, engines)

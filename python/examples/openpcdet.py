@@ -24,15 +24,16 @@ import torch
 import spctune
 
 SIZE, LOW = np.array([0.05, 0.05, 0.1]), np.array([0, -40, -3])
-GRID = np.array([1408, 1600, 40])  # KITTI's, along x, y, z
+GRID = np.array([1408, 1600, 40])  # KITTI's voxels along x, y, z
 
 
 # ---- 1. OpenPCDet without spconv ---------------------------------------------
 
 
 def backbone(clone: str) -> Any:
-    """VoxelBackBone8x of a clone. Its packages import compiled operators that
-    a backbone does not need; folders stand for them here."""
+    """Imports VoxelBackBone8x from a clone. OpenPCDet's packages import
+    compiled operators that a backbone does not need; empty packages replace
+    them here."""
     spctune.install()  # from here on, `import spconv` finds spctune
     top = os.path.join(clone, "pcdet")
     if not os.path.isdir(top):
@@ -52,7 +53,7 @@ def backbone(clone: str) -> Any:
 
 
 def sweep(path: Any, seed: int, scale: float) -> np.ndarray:
-    """Points [n, 4] of a file, or of a generated street."""
+    """Returns the points [n, 4] of a file, or of a generated street."""
     if path:
         points = np.fromfile(path, np.float32).reshape(-1, 4)
         return points[:: int(round(1 / scale))]
@@ -72,8 +73,8 @@ def sweep(path: Any, seed: int, scale: float) -> np.ndarray:
 
 
 def batch(several: List[np.ndarray], device: Any) -> Dict[str, Any]:
-    """OpenPCDet's dictionary: the mean of each voxel's points, and the voxels
-    as batch, z, y, x."""
+    """Returns OpenPCDet's dictionary: the mean of each voxel's points, and the
+    voxels as batch, z, y, x."""
     features, coords = [], []
     for i, points in enumerate(several):
         at = np.floor((points[:, :3] - LOW) / SIZE).astype(np.int32)
@@ -99,7 +100,7 @@ def batch(several: List[np.ndarray], device: Any) -> Dict[str, Any]:
 
 
 def train(model: Any, given: Dict[str, Any], device: Any) -> List[float]:
-    """Three steps towards an empty plane."""
+    """Trains three steps towards an output of zeros."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3)
     losses = []
     for _ in range(3):
@@ -127,8 +128,8 @@ def svg(width: int, height: int, label: str, parts: List[str]) -> str:
 
 
 def draw_levels(out: Dict[str, Any]) -> str:
-    """The voxels of each level from above: squares of 40 voxels of the input
-    that have some."""
+    """Draws the voxels of each level from above: every occupied square of 40 by
+    40 input voxels."""
     parts, side = [], 170
     step = side / (GRID[1] / 40)
     for i, (name, x) in enumerate(out["multi_scale_3d_features"].items()):
@@ -150,7 +151,7 @@ def draw_levels(out: Dict[str, Any]) -> str:
 
 
 def draw_profile(profile: Any) -> str:
-    """Time and floor of each step of the compiled network."""
+    """Draws time and floor of each step of the compiled network."""
     most = max(step.us for step in profile) or 1
     parts = []
     for i, step in enumerate(profile):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse layers by dense convolution: what the examples compare with where
-spconv is not installed. The part of spconv's interface that their models use;
-memory grows with the volume of a scene, so scenes must be small.
+"""Sparse layers by dense convolution. The examples compare with these layers if
+spconv is not installed. They have the part of spconv's interface that the
+models of the examples use. Memory grows with the volume of a scene, so scenes
+must be small.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
@@ -31,7 +32,7 @@ class SparseConvTensor:
     ) -> None:
         self.features, self.indices = features, indices
         self.spatial_shape, self.batch_size = list(spatial_shape), batch_size
-        # What strided layers read, by key: for the layers that invert them.
+        # The inputs of strided layers by key, for the layers that invert them.
         self.kept: Dict[Any, Any] = {} if kept is None else kept
 
     def replace_feature(self, features: Tensor) -> "SparseConvTensor":

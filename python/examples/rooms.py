@@ -28,9 +28,9 @@ class _Builder:
     def sheets(
         self, label: int, at: Sequence[float], sheets: Sequence[Sequence[float]]
     ) -> None:
-        """An object of axis-parallel rectangles at a place: each has a corner
-        and two edges' lengths along x, y, z, one of them 0. It is turned about
-        the vertical axis through its place."""
+        """Adds an object made of axis-parallel rectangles. Each rectangle has a
+        corner and three lengths along x, y, z, one of which is 0. The object is
+        turned about the vertical axis through its position."""
         points = []
         for x, y, z, dx, dy, dz in sheets:
             sides = np.array([dx, dy, dz])
@@ -68,8 +68,8 @@ def _shelf(b: _Builder, at: Sequence[float]) -> None:
 
 
 def room(seed: int, voxel: float, small: bool = False) -> Room:
-    """A room of 3 to 5 metres (small: 2 to 3), with voxels of so many
-    metres."""
+    """Makes a room of 3 to 5 metres (small: 2 to 3); `voxel` is the edge of a
+    voxel in metres."""
     rng = np.random.default_rng(seed)
     b = _Builder(rng, voxel)
     low, high = ((2.0, 2.0), (3.0, 3.0)) if small else ((3.0, 3.0), (5.0, 5.0))
@@ -95,7 +95,7 @@ def room(seed: int, voxel: float, small: bool = False) -> Room:
     points += rng.normal(0, 0.01, points.shape)
     at = np.floor(points / voxel).astype(np.int32)
     at -= at.min(0)
-    # The last object that was put there is what the voxel shows.
+    # A voxel has the label of the last object that was put there.
     last = np.unique(at[::-1], axis=0, return_index=True)[1]
     keep = np.sort(len(at) - 1 - last)
     colours = colours[keep] + rng.normal(0, 0.1, (len(keep), 3))

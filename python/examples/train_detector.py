@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """train_detector.py - trains a detector's backbone with spctune and with
-another engine, and says whether their loss falls alike.
+another engine, and reports whether both losses fall alike.
 
     python3 python/examples/train_detector.py --out FOLDER [--scans FOLDER]
         [--device cuda:0] [--engines spctune,spconv] [--seeds 3] [--steps 100]
         [--small]
 
-The backbone is SECOND's. Each sweep gets cars that are drawn: boxes of points
-on the ground, at places and angles by the seed. A head on the dense plane
-learns a heat map of their centres. --scans is a folder with recorded sweeps,
-files .bin with rows of float32 x, y, z, intensity (KITTI's form); else sweeps
-are generated. As in train_rooms.py, both engines begin with the same weights
-and see the same sweeps; FOLDER receives detector.json and detector.svg.
+The backbone is SECOND's. Cars are added to each sweep: boxes of points on the
+ground, with random positions and angles that the seed determines. A head on the
+dense plane learns a heat map of their centres. --scans is a folder with
+recorded sweeps, files .bin with rows of float32 x, y, z, intensity (KITTI's
+form); else sweeps are generated. As in train_rooms.py, both engines begin with
+the same weights and see the same sweeps; FOLDER receives detector.json and
+detector.svg.
 """
 
 import glob
@@ -26,7 +27,8 @@ from torch import nn
 
 
 class Grid(NamedTuple):
-    """size: of a voxel in metres; low: the corner; shape: along x, y, z"""
+    """size: edge of a voxel in metres; low: the lowest corner; shape: number of
+    voxels along x, y, z"""
 
     size: Tuple[float, float, float]
     low: Tuple[float, float, float]
@@ -56,12 +58,12 @@ def settings(small: bool) -> Dict[str, Any]:
 
 
 def generated(rng: np.random.Generator, reach: float) -> np.ndarray:
-    """A sweep of 64 beams over flat ground with some walls."""
+    """Generates a sweep of 64 beams over flat ground with some walls."""
     azimuth = np.linspace(-np.pi, np.pi, 1800, endpoint=False)
     beams = np.radians(np.linspace(-24.9, 2, 64))
     a, e = (x.ravel() for x in np.meshgrid(azimuth, beams))
     down = np.where(e < -0.01, 1.73 / np.tan(np.maximum(-e, 0.01)), 1e3)
-    # A wall for each sector, from 10 metres on.
+    # Each sector has a wall at 10 metres or more.
     walls = rng.uniform(0.2, 1.5, 36) * reach
     across = np.minimum(
         down, walls[((a + np.pi) / (2 * np.pi) * 35.99).astype(int)]
@@ -74,13 +76,13 @@ def generated(rng: np.random.Generator, reach: float) -> np.ndarray:
 
 
 def is_sweep(path: str) -> bool:
-    """Does it reach as far as a sweep? Objects and rooms do not."""
+    """True if the points reach as far as a sweep, unlike objects and rooms."""
     points = np.fromfile(path, np.float32).reshape(-1, 4)
     return bool(np.ptp(points[:, :2], axis=0).min() > 40)
 
 
 def recorded(path: str, rng: np.random.Generator) -> np.ndarray:
-    """A file's points, turned about the vertical axis."""
+    """Returns a file's points, turned about the vertical axis."""
     points = np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
     angle = rng.uniform(0, 2 * np.pi)
     c, s = np.cos(angle), np.sin(angle)
@@ -90,7 +92,7 @@ def recorded(path: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def car(rng: np.random.Generator, reach: float) -> Tuple[Any, Any]:
-    """Points on the sides and the roof of a box, and its centre."""
+    """Returns points on the sides and the roof of a box, and its centre."""
     size = rng.uniform((3.5, 1.6, 1.4), (4.8, 2.0, 1.8))
     points = rng.uniform(-0.5, 0.5, (600, 3))
     side = rng.integers(0, 5, 600)
@@ -116,7 +118,7 @@ class Sweep(NamedTuple):
 
 
 def sweep(how: Dict[str, Any], scans: List[str], seed: int, down: int) -> Sweep:
-    """One sweep with its cars. down: the stride of the dense plane."""
+    """Makes one sweep with its cars. down: the stride of the dense plane."""
     grid, rng = how["grid"], np.random.default_rng(seed)
     size, low, shape = (np.array(part) for part in grid)
     reach = -grid.low[0]
@@ -195,7 +197,7 @@ def detector(sp: Any, widths: List[int], shape: List[int]) -> nn.Module:
 
 
 def focal(guess: torch.Tensor, heat: torch.Tensor) -> torch.Tensor:
-    """CenterNet's loss: near a centre a guess costs less."""
+    """CenterNet's loss: a wrong guess near a centre costs less."""
     p = guess.float().sigmoid().clamp(1e-4, 1 - 1e-4)
     is_centre = heat > 0.8
     hit = -((1 - p) ** 2) * p.log() * is_centre
@@ -228,7 +230,7 @@ class Detection(training.Task):
         ]
         model = detector(sp, widths, shape).to(device)
         training.start(model, seed)
-        model.head[-1].bias.data.fill_(-2.2)  # few places are centres
+        model.head[-1].bias.data.fill_(-2.2)  # few cells are centres
         step = training.Step(model, how["rate"], device)
         rng = np.random.default_rng(seed)
         losses = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """train_rooms.py - trains a segmentation network with spctune and with another
-engine, and says whether their curves lie in each other's spread.
+engine, and reports whether each curve lies within the other's spread.
 
     python3 python/examples/train_rooms.py --out FOLDER [--device cuda:0]
         [--engines spctune,spconv] [--seeds 3] [--steps 150] [--small]
@@ -11,7 +11,8 @@ generated rooms (rooms.py). For each seed both engines begin with the same
 weights and see the same rooms in the same order, on a GPU with float16 autocast
 and GradScaler. The other engine is spconv where it is installed, else dense
 convolution in small rooms (reference.py). FOLDER receives rooms.json and
-rooms.svg; the verdict is the last line, and the exit status 1 if it is no.
+rooms.svg; the last line is the verdict, and the exit status is 1 if the curves
+differ.
 """
 
 import sys
@@ -33,7 +34,8 @@ def layer(conv: Any) -> List[nn.Module]:
 
 
 def unet(sp: Any, cin: int, classes: int, widths: List[int]) -> nn.Module:
-    """A MinkUNet: at each level two residual blocks down, and one up."""
+    """A MinkUNet with two residual blocks on each level down, and one on each
+    level up."""
 
     class Residual(sp.SparseModule):  # type: ignore[misc, name-defined]
         def __init__(self, a: int, b: int, key: str) -> None:
@@ -111,7 +113,8 @@ def settings(small: bool) -> Dict[str, Any]:
 
 
 def mean_iou(guess: torch.Tensor, labels: torch.Tensor) -> float:
-    """Intersection over union, the mean of the classes that occur."""
+    """Returns the intersection over union, averaged over the classes that
+    occur."""
     both = torch.bincount(labels * 5 + guess, minlength=25).view(5, 5).double()
     union = both.sum(0) + both.sum(1) - both.diag()
     return float((both.diag()[union > 0] / union[union > 0]).mean())
@@ -121,7 +124,8 @@ class Rooms(training.Task):
     name, quantities = "rooms", ("loss", "mIoU")
 
     def run(self, sp: Any, seed: int, args: Any, device: Any) -> Dict[str, Any]:
-        """The curves of one seed: loss over steps, and mIoU of other rooms."""
+        """Returns the curves of one seed: the loss over steps, and the mIoU on
+        other rooms."""
         how = settings(args.small)
 
         def made(first: int, count: int) -> List[rooms.Room]:
@@ -129,8 +133,8 @@ class Rooms(training.Task):
             return [rooms.room(s, how["voxel"], args.small) for s in seeds]
 
         def batch(chosen: List[rooms.Room]) -> Any:
-            # One shape for all: a strided layer of another would be another
-            # kernel.
+            # All rooms have one shape, since a strided layer with another shape
+            # would need another kernel.
             return training.batch(chosen, how["shape"], device, np.concatenate)
 
         known = made(1000 * seed, how["rooms"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples that train have in common: the same weights and data for
-two engines, processes for engines and seeds, and the verdict.
+"""Shared by the examples that train: equal weights and data for two engines,
+processes for engines and seeds, and the verdict.
 """
 
 import argparse
@@ -22,11 +22,11 @@ ENGINES = {
     "spconv": "spconv.pytorch",
     "dense": "reference",
 }
-POINTS = 10  # of each curve
+POINTS = 10  # points of each curve
 
 
 class Task:
-    """What is trained. run() returns a curve for each of `quantities`, and the
+    """A training task. run() returns a curve for each of `quantities`, and the
     numbers `parameters` and `voxels`."""
 
     name = ""
@@ -43,13 +43,14 @@ class Task:
 
 
 def start(model: nn.Module, seed: int) -> None:
-    """The same weights in every engine, whose own initial ones differ."""
+    """Sets the same weights in every engine, as the engines initialise
+    differently."""
     draw = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             weight.data.zero_()
         elif weight.dim() > 1:
-            # About a third of the neighbours of a voxel on a surface exist.
+            # A voxel on a surface has about a third of its possible neighbours.
             there = 1 / 3 if weight.dim() == 5 and weight.shape[1] == 3 else 1
             fan_in = weight[0].numel() * there
             value = torch.randn(weight.shape, generator=draw)
@@ -59,8 +60,9 @@ def start(model: nn.Module, seed: int) -> None:
 def batch(
     items: Sequence[Any], shape: List[int], device: Any, join: Any
 ) -> Tuple[Any, torch.Tensor]:
-    """The arguments of a network, and what it should say. Each item is coords,
-    features, and the latter, which `join` joins."""
+    """Returns the arguments of a network, and the expected outputs. Each item
+    is coords, features and expected outputs; `join` joins the expected
+    outputs."""
     coords = [
         np.pad(item[0], ((0, 0), (1, 0)), constant_values=i)
         for i, item in enumerate(items)
@@ -75,7 +77,7 @@ def batch(
 
 
 class Step:
-    """Steps of AdamW; on a GPU with float16 autocast and GradScaler."""
+    """Trains with AdamW; on a GPU with float16 autocast and GradScaler."""
 
     def __init__(self, model: nn.Module, rate: float, device: Any) -> None:
         self.kind, self.gpu = device.type, device.type == "cuda"
@@ -96,7 +98,7 @@ class Step:
 
 
 def averages(values: List[float]) -> List[float]:
-    """A curve: the means of equal parts."""
+    """Returns a curve: the means of equal parts."""
     parts = np.array_split(np.array(values), POINTS)
     return [float(part.mean()) for part in parts]
 
@@ -105,7 +107,8 @@ def averages(values: List[float]) -> List[float]:
 
 
 def in_processes(script: str, args: Any, given: List[str]) -> Dict[str, Any]:
-    """All at once: on a GPU they share it, and compile side by side."""
+    """Starts all processes at once: they share the GPU, and compile side by
+    side."""
     running = []
     for engine in args.engines.split(","):
         for seed in range(args.seeds):
@@ -166,7 +169,7 @@ def verdict(task: Task, found: Dict[str, List[Any]], out: str) -> bool:
 
 
 def other_engine(device: Any) -> str:
-    """spconv where it can train: its build for the processor cannot."""
+    """Returns spconv if it can train; its build for the processor cannot."""
     try:
         importlib.import_module("spconv.pytorch")
         return "spconv" if device.type == "cuda" else "dense"
@@ -202,7 +205,8 @@ def main(task: Task, text: Any, script: str, given: Any = None) -> bool:
     args = arguments(task, text, given)
     import spctune
 
-    # The first use of a layer waits for its kernel: none changes meanwhile.
+    # The first use of a layer waits for its kernel, so that no kernel changes
+    # during the training.
     spctune.options(background=False)
     device = torch.device(args.device)
 

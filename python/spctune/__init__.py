@@ -61,7 +61,7 @@ __all__ = [
     "wait",
 ]
 
-# What needs PyTorch or JAX is imported when it is first asked for.
+# Modules that need PyTorch or JAX are imported at their first use.
 _LATER = {
     "PointTensor": "points",
     "SparseTensor": "sparse",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `spctune` of the wheel: starts the program that is in it."""
+"""The command `spctune` of the wheel: starts the program in the wheel."""
 
 import os
 import sys

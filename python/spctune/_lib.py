@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libspclab, and with it libspc, and checks that they are those this
-package was written for.
+"""Loads libspclab, and with it libspc, and checks that both have the version
+that this package was written for.
 
 `lib` releases the interpreter's lock during a call; `fast` keeps it, for calls
 that only enqueue work. A failure becomes an exception with the library's
@@ -56,7 +56,7 @@ _SONAME = f"libspclab.so.{_abi.VERSION // 10000}"
 
 
 def _candidates() -> List[str]:
-    """Where libspclab may be, best first."""
+    """Possible paths of libspclab, best first."""
     named = os.environ.get("SPC_LIBRARY")
     if named:
         return [named]
@@ -64,14 +64,15 @@ def _candidates() -> List[str]:
     inside = os.path.join(folder, _SONAME)
     if not os.path.exists(inside):
         return [_SONAME]
-    # libspclab uses the libspc that is loaded. Tools that repair wheels take
-    # away the folder in which it would look for it.
+    # libspclab uses the libspc that is loaded already. Tools that repair wheels
+    # remove the folder in which libspclab would look for libspc.
     ctypes.CDLL(os.path.join(folder, _SONAME.replace("lab", "")))
     return [inside]
 
 
 def _mistake(loaded: Any, path: str) -> Optional[str]:
-    """Why this library does not serve this package; None if it does."""
+    """Returns the reason why this library does not fit this package; None if it
+    fits."""
     again = (
         "install the spctune package again, or set SPC_LIBRARY to a "
         "libspclab of version " + version_text(_abi.VERSION)
@@ -104,12 +105,12 @@ def _mistake(loaded: Any, path: str) -> Optional[str]:
 
 
 def version_text(number: int) -> str:
-    """10203 as "1.2.3"."""
+    """Formats 10203 as "1.2.3"."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def _open() -> str:
-    """The path of a library that can be loaded."""
+    """Returns the path of a library that can be loaded."""
     failures = []
     for path in _candidates():
         try:
@@ -146,7 +147,8 @@ def _fill(value: Any, initial: Any) -> None:
 
 
 def new(struct: Any, **fields: Any) -> Any:
-    """A struct with the values of its SPC_..._INIT macro, then `fields`."""
+    """Returns a struct with the values of its SPC_..._INIT macro, then
+    `fields`."""
     value = struct()
     _fill(value, _abi.INIT.get(struct, ()))
     if struct._fields_[0][0] == "bytes":
@@ -157,7 +159,7 @@ def new(struct: Any, **fields: Any) -> Any:
 
 
 def exception(status: int, sentence: str) -> Error:
-    """The exception for a status and its sentence."""
+    """Returns the exception for a status and its sentence."""
     name = (lib.spc_status_name(status) or b"").decode()
     if not sentence:
         sentence = (lib.spc_status_text(status) or b"").decode()
@@ -169,8 +171,9 @@ def exception(status: int, sentence: str) -> Error:
 def check(
     status: int, error: Optional[spc_error] = None, ctx: Any = None
 ) -> None:
-    """Raises `spctune.Error` unless `status` is SPC_OK. The sentence is that of
-    `error`, a struct that was given to the call, else that of the context."""
+    """Raises `spctune.Error` unless `status` is SPC_OK. The sentence comes from
+    `error`, a struct that was passed to the call, otherwise from the
+    context."""
     if status == 0:
         return
     sentence = lib.spc_error_text(error, ctx) or b""
@@ -178,7 +181,8 @@ def check(
 
 
 def text_of(write: Any, *arguments: Any) -> str:
-    """What a function like spc_conv_format writes: snprintf's protocol."""
+    """Returns the text that a function with snprintf's protocol writes, such as
+    spc_conv_format."""
     size = write(None, 0, *arguments)
     buffer = ctypes.create_string_buffer(size + 1)
     write(buffer, size + 1, *arguments)

@@ -31,13 +31,14 @@ _NAMES = {"float16": "f16", "float32": "f32", "bfloat16": "bf16"}
 
 
 class _Library:
-    """The array library of a device, as much of it as is needed here."""
+    """The functions of a device's array library that this module needs."""
 
     def __init__(self, device: str, module: Any, stream: Optional[int]) -> None:
         self.device, self.module, self.stream = device, module, stream
 
     def bytes(self, size: int) -> Tuple[Any, int]:
-        """An array of bytes, and an address in it, a multiple of 256."""
+        """Returns an array of bytes, and an address in it that is a multiple of
+        256."""
         memory = self.module.empty(size + 256, dtype="uint8")
         return memory, -(-_address(memory) // 256) * 256
 
@@ -50,7 +51,7 @@ def _address(array: Any) -> int:
 
 
 def _as_array(value: Any) -> Tuple[_Library, Any]:
-    """An array and the library that it is of."""
+    """Returns an array and its library."""
     if hasattr(value, "__cuda_array_interface__"):
         import cupy  # type: ignore[import-not-found, unused-ignore]
 
@@ -77,7 +78,7 @@ def _as_array(value: Any) -> Tuple[_Library, Any]:
 def _matrix(
     library: _Library, value: Any, what: str, columns: int, dtype: Any = None
 ) -> Any:
-    """A contiguous matrix at a multiple of 16 bytes."""
+    """Returns a contiguous matrix at a multiple of 16 bytes."""
     other, array = _as_array(value)
     if other.device != library.device:
         raise InvalidError(
@@ -106,7 +107,8 @@ def _set_of(library: _Library, coords: Any, what: str) -> Coords:
 
 
 class ArrayMap:
-    """A kernel map of arrays. `rows_in` and `rows_out` are rows of features."""
+    """A kernel map for arrays. `rows_in` and `rows_out` are the numbers of rows
+    of features."""
 
     def __init__(self, m: Map, library: _Library) -> None:
         self.map, self._library = m, library
@@ -152,13 +154,13 @@ def make_map(coords: Any, words: str) -> ArrayMap:
 
 
 def inverse_map(forward: ArrayMap) -> ArrayMap:
-    """The map of the layer that inverts a strided one: its outputs are that
-    layer's inputs, in their order."""
+    """The map of the layer that inverts a strided layer: its outputs are the
+    strided layer's inputs, in their order."""
     return ArrayMap(inverse_of(forward.map), forward._library)
 
 
 def join_maps(coords_in: Any, coords_out: Any, words: str) -> ArrayMap:
-    """The map of a layer between voxels that are both given: "conv,k=3,
+    """The map of a layer between two given sets of voxels: "conv,k=3,
     stride=2,rule=given" or "transposed,k=3,stride=2"."""
     library, _ = _as_array(coords_in)
     ends = (
@@ -169,7 +171,7 @@ def join_maps(coords_in: Any, coords_out: Any, words: str) -> ArrayMap:
 
 
 def _layer(m: ArrayMap, weight: Any, deterministic: bool) -> Tuple[Any, Layer]:
-    """The weights as a contiguous array, and the layer that they are of."""
+    """Returns the weights as a contiguous array, and their layer."""
     _, array = _as_array(weight)
     if array.ndim != 5:
         raise InvalidError(
@@ -234,14 +236,14 @@ def conv(
     bias: Any = None,
     deterministic: bool = False,
 ) -> Any:
-    """The layer's outputs [rows_out, cout].
+    """Returns the layer's outputs [rows_out, cout].
 
     x       features [rows_in, cin], of the type of the weights
     weight  [cout, kx, ky, kz, cin]: float16, float32 (or bfloat16)
     bias    [cout], float32
 
-    InvalidError: shapes or types do not fit. Waits for the kernel if it is the
-    first use; on a GPU the result is ready on the current stream.
+    InvalidError: shapes or types do not fit. The first use of a layer waits for
+    its kernel; on a GPU the result is ready on the current stream.
     """
     weight, layer = _layer(m, weight, deterministic)
     x = _features(m, x, "x", m.rows_in, layer.cin, weight)
@@ -263,8 +265,8 @@ def conv(
 def conv_gradients(
     grad: Any, x: Any, weight: Any, m: ArrayMap, deterministic: bool = False
 ) -> Tuple[Any, Any]:
-    """The gradients of x and of weight, for `grad` [rows_out, cout], that of
-    the outputs. Shapes and errors as conv()."""
+    """Returns the gradients of x and of weight. `grad` [rows_out, cout] is the
+    gradient of the outputs. Shapes and errors are those of conv()."""
     weight, layer = _layer(m, weight, deterministic)
     x = _features(m, x, "x", m.rows_in, layer.cin, weight)
     grad = _features(m, grad, "grad", m.rows_out, layer.cout, weight)

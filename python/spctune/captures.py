@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes down the layers and scenes that a program meets, to be tuned later.
+"""Records the layers and scenes that a program runs, to be tuned later.
 
 A folder has a file `layers.txt` with lines "LAYER<tab>SCENE", and the scenes as
 int32 [rows, 4] in files .npy, which `spctune tune --scene` reads, too.
@@ -15,11 +15,11 @@ from ._lib import InvalidError
 __all__ = ["capture", "captured"]
 
 _LAYERS = "layers.txt"
-_MOST_SCENES = 4  # of one layer
+_MOST_SCENES = 4  # scenes of one layer
 
 
 class _Folder:
-    """Where layers are written down."""
+    """A folder of recorded layers."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class _Folder:
             self._count(layer, rows)
 
     def _count(self, layer: str, rows: int) -> bool:
-        """Is this layer, with about so many rows, a new one?"""
+        """True if this layer, with about this many rows, is new."""
         key = (layer, rows.bit_length())
         count = self.counts.get(layer, 0)
         if key in self.known or count >= _MOST_SCENES:
@@ -59,16 +59,16 @@ class _Folder:
 
 
 def _npy_head(rows: int) -> bytes:
-    """The head of a file .npy of int32 [rows, 4]."""
+    """Returns the header of a .npy file of int32 [rows, 4]."""
     words = (
         f"{{'descr': '<i4', 'fortran_order': False, 'shape': ({rows}, 4), }}"
     )
-    words = words.ljust(117) + "\n"  # with the 10 bytes before it 128
+    words = words.ljust(117) + "\n"  # 128 with the 10 bytes before it
     return b"\x93NUMPY\x01\x00\x76\x00" + words.encode()
 
 
 def _read(path: str) -> List[Tuple[str, str]]:
-    """The layers of a folder with the names of their scenes."""
+    """Returns the layers of a folder with the names of their scenes."""
     try:
         with open(os.path.join(path, _LAYERS), encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -87,8 +87,8 @@ def _read(path: str) -> List[Tuple[str, str]]:
 
 
 def captured(path: str) -> Dict[str, List[str]]:
-    """The layers of a folder that capture() filled, with the paths of their
-    scenes. NotFoundError: no such folder, or none that has layers."""
+    """Returns the layers of a folder that capture() filled, with the paths of
+    their scenes. NotFoundError: the folder does not exist or has no layers."""
     from ._lib import NotFoundError
 
     layers: Dict[str, List[str]] = {}
@@ -106,16 +106,16 @@ folder: Optional[_Folder] = None
 
 
 def capture(path: Optional[str]) -> None:
-    """Writes down what PyTorch layers run from now on: each layer and pass with
-    the voxels it runs on, into a folder, for spctune.tune(path).
+    """Records the PyTorch layers that run from now on: each layer and pass with
+    its voxels, in a folder, for spctune.tune(path).
 
-    path  a folder, which is made; layers are added to those it has. None: ends
-          it
+    path  a folder, which is created; layers are added to earlier ones. None:
+          ends the recording
 
-    Of a layer, scenes of different sizes are written (their rows differ by a
-    factor of two), at most four. Layers of points and those between voxels that
-    are both given are left out. Costs a copy of the voxels of each scene.
-    OSError: the folder cannot be written.
+    At most four scenes of a layer are recorded; their numbers of rows differ by
+    a factor of two. Layers of points, and layers between two given sets of
+    voxels, are left out. Costs a copy of the voxels of each scene. OSError: the
+    folder cannot be written.
     """
     global folder
     folder = None if path is None else _Folder(os.fspath(path))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clouds of points that stay where they are, and their kernel maps.
+"""Clouds of points that keep their positions, and their kernel maps.
 
-A `Cloud` stands where `Coords` does: a map of points is a relation of two
-clouds. Nothing here knows PyTorch: data are addresses.
+A `Cloud` takes the place of `Coords`: a map of points is a relation of two
+clouds. This module does not use PyTorch; data are addresses.
 """
 
 import ctypes
@@ -35,9 +35,9 @@ class Cloud:
         rows: int,
         stream: Optional[int],
     ) -> "Cloud":
-        """The cloud of float32 [rows][3] and, unless None, int32 [rows] batch
-        elements. Waits for the stream. InvalidError: a point that is not
-        finite, or of a negative element."""
+        """Makes the cloud of float32 [rows][3] points and, unless None, int32
+        [rows] batch elements. Waits for the stream. InvalidError: a point is
+        not finite, or its batch element is negative."""
         out = ctypes.c_void_p()
         with ctx.calling():
             ctx.check(
@@ -46,8 +46,8 @@ class Cloud:
         return cls(ctx, address_of(out))
 
     def sampled(self, edge: float, stream: Optional[int]) -> "Cloud":
-        """The first point in each voxel of this edge, in ascending order of
-        the voxels. Waits for the stream."""
+        """Returns the first point in each voxel of this edge, in ascending
+        order of the voxels. Waits for the stream."""
         out = ctypes.c_void_p()
         with self.ctx.calling():
             check = self.ctx.check
@@ -68,7 +68,7 @@ class Cloud:
 
 
 class _Near(Relation):
-    """Two clouds and a radius; room for triplets is found by trying."""
+    """Two clouds and a radius; the room for triplets grows until they fit."""
 
     def _make(
         self, geometry: Any, inverse: bool, stream: Optional[int]
@@ -101,7 +101,7 @@ class _Near(Relation):
         return table
 
 
-# By geometry and direction: triplets of an output, and a quarter more.
+# Triplets of an output by geometry and direction, and a quarter more.
 _triplets: Dict[Any, float] = {}
 
 
@@ -119,6 +119,6 @@ def join(inputs: Cloud, outputs: Cloud, words: str) -> Map:
 
 
 def inverse_of(forward: Map) -> Map:
-    """The map of the layer that inverts one of points."""
+    """The map of the layer that inverts a layer of points."""
     rest = forward.words.split(",", 1)[1]
     return Map(forward.relation, True, canonical("inverse,rule=radius," + rest))

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile(): a model becomes a network between the torch functions around it.
+"""compile() turns a model into a network, with torch functions before and after
+it.
 
     net = spctune.compile(model.eval(), samples=[batch1, batch2], dtype="f16",
                           capacity=160_000)
     out = net(batch)           # the structure that model(batch) returns
 
 A call runs three parts: torch functions before the first layer, the network
-(one CUDA graph on a GPU), and the torch functions that it has no operator for.
+(one CUDA graph on a GPU), and the torch functions for which the network has no
+operator.
 """
 
 import copy
@@ -65,7 +67,7 @@ from .tuning import Reports, layer_progress, tune_scenes
 
 __all__ = ["CompiledModel", "LoadedNetwork", "Profile", "compile", "load"]
 
-# Half of the spacing of numbers near 1: the error of one rounding.
+# Half of the spacing of numbers near 1, which is the error of one rounding.
 _ROUNDING = {
     "f16": 2.0**-11,
     "bf16": 2.0**-8,
@@ -78,7 +80,7 @@ class Profile(List[Step]):
     """The steps of a run. str() is a table; notebooks show bars."""
 
     def total(self) -> float:
-        """Microseconds of all steps, one after the other."""
+        """The sum of the steps' times in microseconds."""
         return sum(step.us for step in self)
 
     def __str__(self) -> str:
@@ -93,8 +95,8 @@ class Profile(List[Step]):
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """A picture: a bar a step, as long as its time, coloured by its
-        dataflow, with a mark at its floor."""
+        """Returns a picture with a bar for each step: its length is the time,
+        its colour the dataflow, and a mark shows the floor."""
         return show.picture(self)
 
     def _repr_html_(self) -> str:
@@ -117,7 +119,7 @@ class Profile(List[Step]):
 
 
 class _Step(NamedTuple):
-    """A torch function of the replay."""
+    """A torch function that a run calls."""
 
     func: Any
     args: Any
@@ -126,7 +128,7 @@ class _Step(NamedTuple):
 
 
 def _wanted(value: Any) -> List[int]:
-    """Numbers on the tape that a structure names."""
+    """Returns the tape's tensor numbers in a structure."""
     found: List[int] = []
     for leaf in leaves(value):
         if isinstance(leaf, Sparse):
@@ -137,7 +139,8 @@ def _wanted(value: Any) -> List[int]:
 
 
 def _paths(value: Any) -> Dict[int, str]:
-    """The numbers that a structure names, with a name by their place in it."""
+    """Returns the tape's tensor numbers in a structure, each with a name from
+    its position."""
     found: Dict[int, str] = {}
     for path, leaf in places(value):
         name = ".".join(map(str, path))
@@ -151,8 +154,8 @@ def _paths(value: Any) -> Dict[int, str]:
 
 
 def _free_arguments(tapes: List[Tape]) -> Dict[Tuple[Any, ...], Any]:
-    """Arguments that are no tensors and differ between samples, by their
-    path: the model's path does not depend on them."""
+    """Returns arguments that are not tensors and differ between samples, by
+    their keys. The model's path does not depend on them."""
     found: Dict[Tuple[Any, ...], Any] = {}
     first = dict(places(tapes[0].inputs))
     for other in tapes[1:]:
@@ -170,7 +173,7 @@ def _free_arguments(tapes: List[Tape]) -> Dict[Tuple[Any, ...], Any]:
 
 
 def _give(result: Any, free: Dict[Tuple[Any, ...], Any]) -> Any:
-    """The result with Given where it hands such an argument on."""
+    """Returns the result with Given in place of each such argument."""
     by_id = {id(leaf): path for path, leaf in free.items()}
 
     def walk(value: Any, key: Any) -> Any:
@@ -196,7 +199,7 @@ def _give(result: Any, free: Dict[Tuple[Any, ...], Any]) -> Any:
 
 
 def _at(path: Tuple[Any, ...], value: Any) -> Any:
-    """The part of a structure that keys lead to."""
+    """Returns the part of a structure to which the keys lead."""
     for key in path:
         value = (
             getattr(value, key)
@@ -245,7 +248,7 @@ class CompiledModel:
         self.extent = _extent_of(tapes, lowered)
         self.device = first.tensors[lowered.features].device
         self._before, self._after = self._split(tapes)
-        self._profile: Optional[Profile] = None  # the last one
+        self._profile: Optional[Profile] = None  # the last profile
         self.network = self._network(False)
 
     # ---- making it -----------------------------------------------------------
@@ -268,8 +271,8 @@ class CompiledModel:
         )
 
     def _split(self, tapes: List[Tape]) -> Tuple[List[_Step], List[_Step]]:
-        """Torch functions that make what goes into the network, and those that
-        come after it."""
+        """Splits the torch functions into those that make the network's inputs,
+        and those that follow the network."""
         tape, low = tapes[0], self._lowered
         from_network = set(low.outputs) | set(low.voxels)
         known = {n for n in range(len(tape.tensors))}
@@ -327,8 +330,9 @@ class CompiledModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model on inputs of the samples' structure. InvalidError:
-        another structure, more voxels than the capacity, or a level that does
-        not fit; the sentence says what would."""
+        another structure, more voxels than the capacity, or a level that
+        exceeds its capacity; the sentence states the capacity that would
+        fit."""
         tensors: Dict[int, Tensor] = {}
         self._match(args, kwargs, tensors)
         with torch.no_grad():
@@ -355,8 +359,7 @@ class CompiledModel:
     def _run_network(
         self, tensors: Dict[int, Tensor], network: Optional[Network] = None
     ) -> None:
-        """Puts the outputs of the network among the tensors, as their own
-        memory."""
+        """Copies the outputs of the network to the tensors."""
         network, low = network or self.network, self._lowered
         features, indices = tensors[low.features], tensors[low.indices]
         network.run(features, indices)
@@ -369,10 +372,10 @@ class CompiledModel:
             coords = network.voxels(i)
             tensors[number] = indices if coords is None else coords
 
-    # ---- looking at it -------------------------------------------------------
+    # ---- inspection ----------------------------------------------------------
 
     def notes(self) -> List[str]:
-        """What should be known about the network, as sentences."""
+        """Notes about the network, as sentences."""
         return self._lowered.graph.notes()
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
@@ -384,7 +387,8 @@ class CompiledModel:
 
     def verify(self, *args: Any, **kwargs: Any) -> Verdict:
         """Runs the model and compares each set and layer of the network with
-        the oracle, on the host. Error: what is wrong. Takes seconds."""
+        the oracle, on the host. Error: a result is wrong; the sentence names
+        it. Takes seconds."""
         tensors: Dict[int, Tensor] = {}
         self._match(args, kwargs, tensors)
         network = self._network(True)
@@ -404,12 +408,12 @@ class CompiledModel:
         """Measures kernels for every layer on the voxels of these batches,
         stores the best in the database, and uses them from then on.
 
-        batches   each is what the model is called with; none: the last one that
-                  it was called with
+        batches   each is an argument of the model; none: the last batch that it
+                  ran
         effort    "quick", "normal", "exhaustive"
         budget_s  seconds for each layer; 0: no limit
-        progress  True: a bar; or called with the layer's number, how many there
-                  are, and the layer
+        progress  True: a bar; or a function that gets the layer's number, the
+                  number of layers, and the layer
         """
         scenes: Dict[str, List[ctypes.c_void_p]] = {}
         reports = Reports()
@@ -435,11 +439,11 @@ class CompiledModel:
         return reports
 
     def tolerance(self) -> float:
-        """How far a result may be from that of the model itself, as a part of
-        its root mean square. A layer rounds its inputs, weights and outputs;
-        these errors add up like a random walk. The largest of 1e7 normal
-        errors is 5.5 times their root mean square, and features are up to
-        three times theirs: 16 in all."""
+        """The largest error of a result relative to the eager model's, as a
+        fraction of its root mean square. A layer rounds its inputs, weights and
+        outputs; these errors add up like a random walk. The largest of 1e7
+        normal errors is 5.5 times their root mean square, and features are up
+        to three times theirs: 16 in all."""
         roundings = 3 * (self._lowered.layers + 1)
         return 16 * _ROUNDING[self.dtype] * math.sqrt(roundings)
 
@@ -451,7 +455,7 @@ class CompiledModel:
         Torch functions around the network are not stored."""
         with _database(path, self.network.ctx.device) as ctx:
             self._lowered.graph.store(ctx, name or self.name, replace=replace)
-            self._network(False, ctx)  # compiles what the database lacks
+            self._network(False, ctx)  # compiles missing kernels
 
     def __repr__(self) -> str:
         low = self._lowered
@@ -486,7 +490,7 @@ class CompiledModel:
 
 
 def _call_of(sample: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """The arguments that a sample is: a tuple is all of them."""
+    """Returns the arguments of a sample: a tuple has all of them."""
     return (
         sample
         if isinstance(sample, tuple) and not hasattr(sample, "_fields")
@@ -495,7 +499,7 @@ def _call_of(sample: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
 
 
 def _writes(entry: Entry) -> bool:
-    """Whether a torch function writes to a tensor of the tape."""
+    """True if a torch function writes to a tensor of the tape."""
     name = getattr(entry.func, "__name__", "")
     in_place = (
         name == "__setitem__"
@@ -517,9 +521,9 @@ def _map_again(source: Tuple[Tensor, str], inverse: bool, words: str) -> Map:
 
 
 def _runner(entry: Entry) -> Any:
-    """What replays an entry."""
+    """Returns the function that replays an entry."""
     func = entry.func
-    # Not the map itself, which would keep the sample's on the device.
+    # Keeps no reference to the map, which would stay on the device.
     inverse, words = (
         (False, "")
         if entry.map is None
@@ -555,7 +559,7 @@ def _runner(entry: Entry) -> Any:
 
 
 def _value(value: Any, tensors: Dict[int, Tensor]) -> Any:
-    """What stands for a Ref, Size or Sparse in a run."""
+    """Returns the value of a Ref, Size or Sparse in a run."""
     if isinstance(value, Ref):
         return tensors[value.number]
     if isinstance(value, Size):
@@ -577,7 +581,8 @@ def _run(step: _Step, tensors: Dict[int, Tensor]) -> None:
 
 
 def _words(path: Tuple[Any, ...]) -> str:
-    """Keys as the caller writes them: without those of (args, kwargs)."""
+    """Returns keys as the caller writes them, without the keys of (args,
+    kwargs)."""
     head = f"argument {path[1]}" if len(path) > 1 else "the arguments"
     return head + "".join(f"[{key!r}]" for key in path[2:])
 
@@ -589,8 +594,8 @@ def _match(
     path: Tuple[Any, ...],
     free: Set[Tuple[Any, ...]],
 ) -> None:
-    """Finds the tensors of the arguments. InvalidError: another structure than
-    the samples had."""
+    """Finds the tensors of the arguments. InvalidError: the structure differs
+    from that of the samples."""
 
     def fail(words: str) -> None:
         raise InvalidError(f"{_words(path)}: {words}")
@@ -633,7 +638,8 @@ def _rows_of(tape: Tape, number: int) -> Tensor:
 
 
 def _batches_of(tapes: List[Tape], low: Lowered) -> int:
-    """The batch elements: those of a dense output, else of the samples."""
+    """Returns the number of batch elements: of a dense output, else of the
+    samples."""
     found = [1]
     for i in low.absorbed:
         if tapes[0].entries[i].kind == "dense":
@@ -651,7 +657,7 @@ def _sample_of(tape: Tape, low: Lowered) -> Optional[Tensor]:
 
 
 def _extent_of(tapes: List[Tape], low: Lowered) -> Optional[Extent]:
-    """That of all samples, for networks without a shape."""
+    """Returns the extent of all samples, for networks without a shape."""
     if any(low.graph.describe().input.contents.shape):
         return None
     return extent_around(torch.cat([_rows_of(t, low.indices) for t in tapes]))
@@ -661,7 +667,7 @@ def _extent_of(tapes: List[Tape], low: Lowered) -> Optional[Extent]:
 
 
 class _database:
-    """A context of its own with another database."""
+    """Makes a separate context with another database."""
 
     def __init__(self, path: str, device: str) -> None:
         self.path, self.device = path, device
@@ -719,7 +725,8 @@ def load(
     growth: float = 2.0,
     extent: Optional[Extent] = None,
 ) -> LoadedNetwork:
-    """Opens a network that save(), `spctune net add` or C stored in a database.
+    """Opens a network that save(), `spctune net add` or a C program stored in a
+    database.
 
     device    "cpu", "cuda:0"
     capacity  the most voxels of a scene
@@ -760,16 +767,16 @@ def compile(
 
     model     in eval mode, made of spctune.nn or a drop-in's modules, with any
               torch functions between them
-    samples   two or more batches of different size: each is what the model is
-              called with, a tuple for several arguments
+    samples   two or more batches of different size: each is the model's
+              argument, or a tuple of several
     dtype     "f16", "bf16", "f32" or "tf32": of features and weights
     capacity  the most voxels of a batch; None: twice that of the samples
     name      of the network, where it is stored
     growth    room of strided sets, as a multiple of the capacity
 
-    The model runs once on each sample, and what it does becomes a network up to
-    the first operator that libspc does not have. From there torch goes on, and
-    layers behind such an operator run one by one.
+    The model runs once on each sample. Its operators become a network, up to
+    the first operator that libspc does not have. Torch runs the rest, and
+    layers after that operator run one by one.
 
     InvalidError (TraceError): a branch on data, with its line in the model; a
     layer that cannot be part of the network; a model in training mode.
@@ -793,7 +800,7 @@ def compile(
 
 
 def _largest(sample: Any) -> int:
-    """The most rows of a tensor of a sample."""
+    """Returns the largest number of rows of a tensor of a sample."""
     return max(
         (
             max(

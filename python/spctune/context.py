@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts: one for each device of this process, made when it is needed.
+"""Contexts: one for each device of this process, made at its first use.
 
-A child of fork() has contexts of its own. Handles of the parent are neither
-used nor freed there.
+A child of fork() makes its own contexts. It neither uses nor frees handles of
+the parent.
 """
 
 import atexit
@@ -63,8 +63,8 @@ def options(**changes: Any) -> Dict[str, Any]:
                    torch.use_deterministic_algorithms() says
     frozen         True: modules keep packed weights from call to call and pack
                    again after a write that PyTorch counts. Writes to
-                   `weight.data` are not counted: leave it False where a program
-                   makes them
+                   `weight.data` are not counted: leave it False in a program
+                   that makes such writes
     reuse          True: the memory of voxels and kernel maps that have ended
                    is kept for the next scenes, up to four; False: it is freed.
                    spctune.empty_cache() frees it once
@@ -93,18 +93,19 @@ def options(**changes: Any) -> Dict[str, Any]:
 
 
 def deterministic(default: bool) -> bool:
-    """Are atomics ruled out? `default` where the option leaves it open."""
+    """True if atomics are not allowed. `default` applies if the option is not
+    set."""
     chosen = _options["deterministic"]
     return default if chosen is None else bool(chosen)
 
 
 def frozen() -> bool:
-    """May packed weights be kept?"""
+    """True if packed weights may be kept."""
     return bool(_options["frozen"])
 
 
 def reuses() -> bool:
-    """Is the memory of scenes that have ended kept for others?"""
+    """True if the memory of scenes that have ended is kept for other scenes."""
     return bool(_options["reuse"])
 
 
@@ -118,8 +119,9 @@ def empty_cache() -> None:
 
 # ---- contexts ----------------------------------------------------------------
 
-# Allocators of device memory by the kind of device, "cuda": torch's, once
-# spctune's modules for torch are imported. Each makes a spc_memory_hook.
+# Allocators of device memory by the kind of device. "cuda" uses torch's
+# allocator once spctune's torch modules are imported. Each makes a
+# spc_memory_hook.
 memory_hooks: Dict[str, Callable[[str], Any]] = {}
 
 _contexts: Dict[str, "Context"] = {}
@@ -138,9 +140,10 @@ _log = type(_abi.spc_ctx_options().log)(_write_log)
 class Context:
     """A device, its database, and the plans that were made for it.
 
-    The library allows one thread at a time to make maps and plans: `calling()`
-    is held during such calls. Objects that end meanwhile, perhaps on another
-    thread or within a callback of the library, are freed behind the call.
+    The library allows one thread at a time to make maps and plans, so
+    `calling()` is held during such calls. Objects that end during a call,
+    perhaps on another thread or within a callback of the library, are freed
+    after the call.
     """
 
     def __init__(self, device: str) -> None:
@@ -149,13 +152,14 @@ class Context:
         self.pid = os.getpid()
         self.plans: Dict[Any, List[Any]] = {}
         self.ptr: Optional[int] = None
-        self.has_told = False  # that kernels are being compiled
-        # Sets and maps of scenes (sets.py): of those in use, and of those that
-        # have ended, the last one at the right; and by streams their extents.
+        self.has_told = False  # has reported a compilation
+        # Sets and maps (sets.py) of scenes in use, and of scenes that have
+        # ended (the latest is last); and extents by stream.
         self.trees: Set[Any] = set()
         self.spares: Deque[Any] = collections.deque(maxlen=4)
         self.extents: Dict[Optional[int], Any] = {}
-        # By the other words of a layer: its spatial shape; "": it differs.
+        # The spatial shape of a layer by its other words; "": the shape differs
+        # between scenes.
         self.shapes: Dict[str, str] = {}
         self._busy = threading.Lock()
         self._ended: Deque[Tuple[Any, int]] = collections.deque()
@@ -166,7 +170,7 @@ class Context:
         self.flags = self._start_background()
 
     def _words(self) -> Any:
-        """The spc_ctx_options of this device."""
+        """Returns the spc_ctx_options of this device."""
 
         def text(name: str) -> Optional[bytes]:
             value = _options[name]
@@ -190,8 +194,8 @@ class Context:
         return words
 
     def _start_background(self) -> int:
-        """Flags of plans. Background mode needs a database that can be
-        written; without one the first use of a layer waits for its kernel."""
+        """Returns the flags of plans. Background mode needs a writable
+        database; without one the first use of a layer waits for its kernel."""
         if not _options["background"]:
             return _abi.SPC_PLAN_JIT
         how = new(_abi.spc_background_options, effort=_abi.SPC_EFFORT_NORMAL)
@@ -211,7 +215,7 @@ class Context:
 
     @staticmethod
     def get(device: str) -> "Context":
-        """The context of "cpu", "cuda:0" or "sim" in this process."""
+        """Returns the context of "cpu", "cuda:0" or "sim" in this process."""
         found = _contexts.get(device)
         if found is None:
             with _lock:
@@ -221,7 +225,7 @@ class Context:
         return found
 
     def sentence(self) -> str:
-        """The calling thread's last failure with this context."""
+        """Returns the calling thread's last failure with this context."""
         return (lib.spc_ctx_error(self.ptr) or b"").decode("utf-8", "replace")
 
     def check(self, status: int) -> None:
@@ -230,7 +234,7 @@ class Context:
             raise exception(status, self.sentence())
 
     def copy(self, to: int, data: int, size: int) -> None:
-        """Copies bytes of the device to the device, or on the host."""
+        """Copies bytes on the device, or on the host."""
         if self.kind == "cuda":
             import cupy  # type: ignore[import-not-found, unused-ignore]
 
@@ -239,7 +243,7 @@ class Context:
             ctypes.memmove(to, data, size)
 
     def need_own(self) -> None:
-        """Refuses what a parent process made."""
+        """Raises an error if a parent process made the object."""
         if self.pid != own_pid:
             raise Error(
                 "a kernel map of the parent process cannot be used in "
@@ -248,14 +252,14 @@ class Context:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Held during calls that make maps or plans; not to be nested."""
+        """Held during calls that make maps or plans; must not be nested."""
         self.need_own()
         with self._busy:
             yield
         self._sweep()
 
     def release(self, free: Any, pointer: Optional[int]) -> None:
-        """Frees an object soon: at once, unless a call is under way."""
+        """Frees an object: at once, or after the running call."""
         if pointer is not None and self.pid == own_pid:
             self._ended.append((free, pointer))
             self._sweep()
@@ -267,8 +271,8 @@ class Context:
             self.spares.append(tree)
 
     def retry(self, make: Callable[[], T]) -> T:
-        """What make() gives. Where the memory is used up, spare scenes end, and
-        it is tried once more."""
+        """Returns the result of make(). If memory is short, frees the spare
+        scenes and tries once more."""
         try:
             return make()
         except OutOfMemoryError:
@@ -283,7 +287,7 @@ class Context:
                 while self._ended:
                     free, pointer = self._ended.popleft()
                     free(pointer)
-            except IndexError:  # another thread took the last one
+            except IndexError:  # another thread took the last spare scene
                 pass
             finally:
                 self._busy.release()
@@ -308,14 +312,15 @@ own_pid = os.getpid()
 
 
 def _after_fork() -> None:
-    """In the child: forgets the parent's contexts, and locks it may hold."""
+    """Runs in the child: drops the parent's contexts, and the locks that the
+    parent may hold."""
     global _contexts, _lock, own_pid
     _contexts, _lock, own_pid = {}, threading.Lock(), os.getpid()
 
 
 @atexit.register
 def _at_exit() -> None:
-    """The library must not call back into an interpreter that ends."""
+    """The library must not call into an interpreter that is shutting down."""
     for context in list(_contexts.values()):
         context.close()
     _contexts.clear()

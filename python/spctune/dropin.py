@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drop-ins have in common: serving the imports of another package."""
+"""Shared by the drop-ins: makes imports of another package find spctune."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ def serve(
     name: str, modules: Dict[str, types.ModuleType], is_ours: bool
 ) -> None:
     """Makes `import NAME` find these modules in this process. Warns if the
-    package itself was imported before, that is unless `is_ours`."""
+    package itself was imported before; `is_ours` tells that it was not."""
     if name in sys.modules and not is_ours:
         warnings.warn(
             f"{name} was imported before install(); modules that took names "

@@ -6,8 +6,8 @@
 
 Voxels are int32 rows (batch, x, y, z), features [rows, channels], and weights
 [cout, kx, ky, kz, cin / groups]: float16, bfloat16, float32. A map is made of
-voxels that are there, and functions that use it are compiled for it. Gradients
-are those of the library; vmap is refused.
+concrete voxels, outside of jit, and functions that use it are compiled for it.
+The library computes gradients; vmap is refused.
 
 The first use compiles jax_calls.c with $CC (cc), against JAX's own header.
 """
@@ -43,7 +43,7 @@ _with_vmap: Any = jax.custom_batching.custom_vmap
 
 
 class _Call(ctypes.Structure):
-    """`call` of jax_calls.c."""
+    """The struct `call` of jax_calls.c."""
 
     _fields_ = [
         ("ctx", ctypes.c_void_p),
@@ -58,8 +58,8 @@ class _Call(ctypes.Structure):
 
 
 def _built() -> str:
-    """The path of the compiled handlers; they are compiled once for a header
-    and a source."""
+    """Returns the path of the compiled handlers, which are compiled once for
+    each header and source."""
     include = jax.ffi.include_dir()
     source = os.path.join(os.path.dirname(__file__), "jax_calls.c")
     header = os.path.join(include, "xla", "ffi", "api", "c_api.h")
@@ -95,7 +95,7 @@ def _built() -> str:
 
 @functools.lru_cache(maxsize=None)
 def _handlers() -> Any:
-    """The handlers, loaded and known to JAX."""
+    """Loads the handlers and registers them with JAX."""
     loaded = ctypes.CDLL(_built())
     loaded.spc_jax_buffers_bytes.restype = ctypes.c_size_t
     loaded.spc_jax_add.restype = ctypes.c_int64
@@ -123,8 +123,8 @@ def _handlers() -> Any:
 
 
 class JaxMap:
-    """A kernel map. `rows_in` and `rows_out` are rows of features. Compiled
-    functions that use it need it as long as they run."""
+    """A kernel map. `rows_in` and `rows_out` are the numbers of rows of
+    features. Keep the map as long as compiled functions that use it run."""
 
     def __init__(self, m: Map) -> None:
         self.map, self.words = m, m.words
@@ -149,8 +149,8 @@ class JaxMap:
         return jnp.asarray(out)
 
     def call(self, shape: Any, dtype: str, which: int) -> Tuple[int, int]:
-        """The number of a pass with weights of this shape, and the bytes of
-        memory that it needs. May compile the first time."""
+        """Returns the number of a pass with weights of this shape, and the
+        bytes of memory that the pass needs. May compile the first time."""
         key = (tuple(shape), dtype, which)
         found = self._calls.get(key)
         if found is None:
@@ -162,7 +162,8 @@ class JaxMap:
         layer = layer_of(self.words, shape[4], shape[0], 1, dtype)
         made = relation.call(layer, which, False, None)
         relation.ctx.check(lib.spc_ctx_synchronize(relation.ctx.ptr))
-        # Programs run on streams of their own; a refill has to wait for them.
+        # XLA runs programs on its own streams; refilling a map has to wait for
+        # them.
         made.table.is_shared = True
         packed = (made.plan.weights_bytes + 255) // 256 * 256
         call = _Call(
@@ -190,7 +191,7 @@ class JaxMap:
 
 
 def _set_of(coords: Any, what: str) -> Coords:
-    """The set of voxels that are there."""
+    """Returns the set of concrete voxels."""
     if isinstance(coords, jax.core.Tracer):
         raise UnsupportedError(
             "kernel maps are made of voxels that are there: call make_map() "
@@ -223,7 +224,7 @@ def _set_of(coords: Any, what: str) -> Coords:
 
 
 def make_map(coords: Any, words: str) -> JaxMap:
-    """The kernel map of a layer over voxels, on the device that has them.
+    """The kernel map of a layer over voxels, on the device of the voxels.
 
     coords  int32 [rows, 4]: batch, x, y, z; each voxel once
     words   operator and geometry: "subm,k=3", "conv,k=2,stride=2,rule=floor",
@@ -236,13 +237,13 @@ def make_map(coords: Any, words: str) -> JaxMap:
 
 
 def inverse_map(forward: JaxMap) -> JaxMap:
-    """The map of the layer that inverts a strided one: its outputs are that
-    layer's inputs, in their order."""
+    """The map of the layer that inverts a strided layer: its outputs are the
+    strided layer's inputs, in their order."""
     return JaxMap(inverse_of(forward.map))
 
 
 def join_maps(coords_in: Any, coords_out: Any, words: str) -> JaxMap:
-    """The map of a layer between voxels that are both given: "conv,k=3,
+    """The map of a layer between two given sets of voxels: "conv,k=3,
     stride=2,rule=given" or "transposed,k=3,stride=2"."""
     ends = _set_of(coords_in, "coords_in"), _set_of(coords_out, "coords_out")
     return JaxMap(join(*ends, words))
@@ -252,7 +253,8 @@ def join_maps(coords_in: Any, coords_out: Any, words: str) -> JaxMap:
 
 
 def _run(m: JaxMap, which: int, shape: Any, out: Any, *operands: Any) -> Any:
-    """A pass of the layer with weights of this shape: the result `out`."""
+    """Runs a pass of the layer with weights of this shape and returns the
+    result `out`."""
     dtype = _NAMES[str(out.dtype)]
     number, size = m.call(shape, dtype, which)
     scratch = jax.ShapeDtypeStruct((size,), jnp.uint8)
@@ -298,15 +300,16 @@ _conv.defvjp(_forward, _backward)
 
 
 def conv(x: Any, weight: Any, m: JaxMap, bias: Optional[Any] = None) -> Any:
-    """The layer's outputs [rows_out, cout], within jit or outside of it, with
-    gradients.
+    """Returns the layer's outputs [rows_out, cout], inside or outside of jit,
+    with gradients.
 
     x       features [rows_in, cin], of the type of the weights
     weight  [cout, kx, ky, kz, cin]: float16, bfloat16, float32
     bias    [cout]
 
-    InvalidError: shapes or types do not fit. UnsupportedError: vmap. An error
-    of XLA with the sentence: the map has ended, or is on another device.
+    InvalidError: shapes or types do not fit. UnsupportedError: vmap. XLA raises
+    an error with the library's sentence if the map has ended or is on another
+    device.
     """
     if weight.ndim != 5 or str(weight.dtype) not in _NAMES:
         raise InvalidError(

@@ -31,7 +31,8 @@ typedef struct buffers {
 /* A pass of a layer on a map. */
 typedef struct call {
     void *ctx, *plan, *map;
-    size_t packed_bytes, work_bytes; /* the first is a multiple of ALIGNMENT */
+    size_t packed_bytes, work_bytes; /* sizes of memory; the first is a multiple
+                                      * of ALIGNMENT */
     int pass, krsc;
     bool on_cuda;
 } call;
@@ -45,7 +46,7 @@ typedef struct library {
 } library;
 
 static library spc;
-static call **calls; /* by number; NULL: it has ended */
+static call **calls; /* calls by number; NULL: the call has ended */
 static int64_t call_count;
 /* Held while a call is added, run or ended: programs run on several threads, a
  * map serves one of them at a time, and a call must not end while it runs. */
@@ -64,7 +65,7 @@ void spc_jax_use(const library *functions)
     spc = *functions;
 }
 
-/* Returns the number of a call, or -1 without memory. */
+/* Adds a call and returns its number, or -1 if memory is short. */
 int64_t spc_jax_add(const call *made)
 {
     call *copy = malloc(sizeof *copy), **more = NULL;
@@ -85,7 +86,7 @@ int64_t spc_jax_add(const call *made)
     return number;
 }
 
-/* Waits for runs of the call that are under way. */
+/* Waits for running executions of the call. */
 void spc_jax_end(int64_t number)
 {
     pthread_mutex_lock(&lock);
@@ -108,7 +109,8 @@ static XLA_FFI_Error *fail(const XLA_FFI_CallFrame *frame,
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* XLA asks a handler for its version, with an extension and nothing else. */
+/* XLA asks a handler for its version by a call frame that has only an
+ * extension. */
 static bool answer_metadata(const XLA_FFI_CallFrame *frame)
 {
     XLA_FFI_Extension_Base *at = frame->extension_start;
@@ -123,7 +125,7 @@ static bool answer_metadata(const XLA_FFI_CallFrame *frame)
     return true;
 }
 
-/* The attribute "number", the only one; -1: it is not there. */
+/* Returns the attribute "number", the only one, or -1 if it is missing. */
 static int64_t number_of(const XLA_FFI_CallFrame *frame)
 {
     if (frame->attrs.size != 1 ||

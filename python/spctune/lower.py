@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowering: the part of a tape that libspc has operators for becomes a graph.
+"""Lowering: the part of a tape for which libspc has operators becomes a graph.
 
-The graph begins with the features of the first layer and ends where an operator
-is unknown or the set of voxels is. Normalisation, bias, residual and activation
-become the epilogue of the layer before them where nothing else reads what lies
-between (spc/layer.h, "the epilogue").
+The graph begins with the features of the first layer and ends at an unknown
+operator or an unknown set of voxels. Normalisation, bias, residual and
+activation become the epilogue of the layer before them, unless other operators
+read the tensors between them (spc/layer.h, "the epilogue").
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -25,8 +25,8 @@ _STRIDED = (_abi.SPC_CONV, _abi.SPC_GENERATIVE)
 
 class Node:
     """An operator of the graph. kind: input, conv, affine, act, add, concat,
-    view, group or dense; `set`: the voxels of its rows; `number` that of the
-    tensor on the tape."""
+    view, group or dense; `set` has the voxels of its rows; `number` is that of
+    the tensor on the tape."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class Node:
         self.facts = facts
         self.readers = 0  # nodes that read it
         self.is_output = False
-        self.tensor = NO_TENSOR  # of the graph
-        self.epilogue: List["Node"] = []  # of a conv: what follows, in order
+        self.tensor = NO_TENSOR  # number in the graph
+        self.epilogue: List["Node"] = []  # the operators after a conv
 
 
 class Lowered(NamedTuple):
     """graph     with all weights
-    outputs      the number on the tape of each output, in their order
-    voxels       numbers on the tape that are the voxels of an output: (its
-                 index among the outputs)
-    features, indices   numbers of what goes in
-    absorbed     entries of the tape that the graph does
+    outputs   numbers of the outputs on the tape, in their order
+    voxels       numbers on the tape that are the voxels of an output, with its
+                 index
+    features, indices   numbers of the inputs
+    absorbed     entries of the tape that the graph computes
     layers       number of convolutions"""
 
     graph: Graph
@@ -79,11 +79,12 @@ class _Lowering:
         self.tape = tape
         self.nodes: List[Node] = []
         self.by_number: Dict[int, Node] = {}
-        self.sets: List[Any] = []  # of voxels, the input's first
+        self.sets: List[Any] = []  # sets of voxels, the input's set first
         self.absorbed: Set[int] = set()
 
     def node(self, value: Any) -> Optional[Node]:
-        """The node of an argument; None: it is no tensor of the graph."""
+        """Returns the node of an argument, or None if it is not a tensor of the
+        graph."""
         return (
             self.by_number.get(value.number) if isinstance(value, Ref) else None
         )
@@ -97,7 +98,7 @@ class _Lowering:
         channels: int,
         **facts: Any,
     ) -> Node:
-        """A new node for the result of an entry."""
+        """Makes a node for the result of an entry."""
         node = Node(
             kind, entry.out.number, inputs, set, channels, entry, **facts
         )
@@ -106,7 +107,7 @@ class _Lowering:
         return node
 
     def begin(self, entry: Entry) -> None:
-        """The input: what the first layer reads."""
+        """Makes the input: the features that the first layer reads."""
         x, m = entry.args[0], entry.map
         assert m is not None
         if (
@@ -125,14 +126,14 @@ class _Lowering:
         self.sets.append(root)
 
     def ends(self, m: Map) -> Tuple[Any, Any]:
-        """The voxels that a map leads from and to."""
+        """Returns the voxels of a map's inputs and outputs."""
         r = m.relation
         return (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
 
     def reach(self, m: Map) -> Optional[Tuple[bool, Optional[Node]]]:
-        """Whether a layer's outputs are voxels that the network has, or can
-        make; and for layers onto given voxels a node over these. None: it
-        cannot."""
+        """Returns whether the network has, or can make, the voxels of a layer's
+        outputs, and for layers onto given voxels a node over these voxels.
+        None: it cannot."""
         conv, to = maps.geometry_of(m.words), self.ends(m)[1]
         if (
             conv.op in (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED)
@@ -147,14 +148,14 @@ class _Lowering:
         return (True, None)
 
     def conv(self, entry: Entry) -> bool:
-        """A layer whose voxels are known."""
+        """Adds a layer whose voxels are known."""
         if not self.nodes:
             self.begin(entry)
         x, m = self.node(entry.args[0]), entry.map
         assert m is not None
         weight, bias = entry.args[1], entry.args[2]
         if not isinstance(weight, Tensor) or isinstance(bias, Ref):
-            return False  # weights that are computed are torch's
+            return False  # torch runs layers whose weights are computed
         if x is None or x.set is not self.ends(m)[0]:
             return False
         reached = self.reach(m)
@@ -175,7 +176,7 @@ class _Lowering:
         return True
 
     def pool(self, entry: Entry) -> bool:
-        """A pooling of voxels that are known."""
+        """Adds a pooling of known voxels."""
         x, m = self.node(entry.args[0]), entry.map
         assert m is not None
         if x is None or x.set is not self.ends(m)[0] or not self.reach(m):
@@ -208,7 +209,7 @@ class _Lowering:
         return True
 
     def function(self, entry: Entry) -> bool:
-        """A torch function that has a rule."""
+        """Applies the rule of a torch function."""
         rule = _RULES.get(entry.func)
         name = getattr(entry.func, "__name__", "")
         if rule is None and getattr(torch.Tensor, name, None) is entry.func:
@@ -220,7 +221,7 @@ class _Lowering:
         return rule(self, entry)
 
     def run(self) -> None:
-        """All of the tape."""
+        """Walks the whole tape."""
         for i, entry in enumerate(self.tape.entries):
             done = {
                 "conv": self.conv,
@@ -249,7 +250,7 @@ def _rule(*functions: Any) -> Callable[[Rule], Rule]:
 
 
 def _argument(entry: Entry, i: int, name: str, default: Any = None) -> Any:
-    """Argument i of a call, by place or by name."""
+    """Returns argument i of a call, by position or by name."""
     if i < len(entry.args):
         return entry.args[i]
     return entry.kwargs.get(name, default)
@@ -396,7 +397,7 @@ def _linear(low: _Lowering, entry: Entry) -> bool:
 
 @_rule("view", "reshape")
 def _view(low: _Lowering, entry: Entry) -> bool:
-    """[rows, c / by, by], of which a sum or a mean must follow."""
+    """[rows, c / by, by]; a sum or a mean must follow."""
     x, shape = low.node(entry.args[0]), low.tape.shapes[entry.out.number]
     if (
         x is None
@@ -464,7 +465,8 @@ def _layer_norm(low: _Lowering, entry: Entry) -> bool:
 
 
 def _nothing(low: _Lowering, entry: Entry) -> bool:
-    """What changes types alone: the network has a type of its own."""
+    """Functions that only change the type are skipped, as the network has its
+    own type."""
     x = low.node(entry.args[0])
     before = low.tape.tensors[entry.args[0].number] if x is not None else None
     after = low.tape.tensors[entry.out.number]
@@ -501,7 +503,7 @@ def _dropout(low: _Lowering, entry: Entry) -> bool:
 
 
 def _follows(conv: Node, chain: List[Node], node: Node) -> bool:
-    """Whether a node can join the epilogue that a layer has so far."""
+    """True if a node can join the epilogue that a layer has so far."""
     kinds = [n.kind for n in chain]
     if node.kind == "affine":
         return all(k == "affine" for k in kinds)
@@ -512,14 +514,14 @@ def _follows(conv: Node, chain: List[Node], node: Node) -> bool:
 
 
 def _fuse(nodes: List[Node]) -> None:
-    """Gives layers their epilogues: a node joins the layer before it if that is
-    all that reads it."""
+    """Gives layers their epilogues: a node joins the layer before it if no
+    other node reads that layer."""
     owner: Dict[Node, Node] = {n: n for n in nodes if n.kind == "conv"}
     position = {n: i for i, n in enumerate(nodes)}
     for node in nodes:
         if node.kind not in ("affine", "add", "act"):
             continue
-        # Of two summands the later one: the other is there by then.
+        # Takes the later of two summands, as the other exists by then.
         for x in sorted(node.inputs, key=lambda n: -position[n]):
             conv = owner.get(x)
             if (
@@ -535,28 +537,29 @@ def _fuse(nodes: List[Node]) -> None:
 
 
 def _address(weight: Optional[Tensor]) -> int:
-    """What a parameter and a view of all of it have in common."""
+    """Returns a key that is equal for a parameter and a view of the whole
+    parameter."""
     return 0 if weight is None else weight.data_ptr()
 
 
 class _Emitter:
-    """Writes nodes into a graph."""
+    """Writes nodes to a graph."""
 
     def __init__(self, graph: Graph, dtype: str, names: Dict[int, str]) -> None:
         self.graph, self.dtype, self.names = graph, dtype, names
         self.plain = "f32" if dtype == "tf32" else dtype
         self.used: Dict[str, int] = {}
-        self.made: List[Tuple[Any, int]] = []  # voxels, and a tensor over them
+        self.made: List[Tuple[Any, int]] = []  # a tensor by set of voxels
 
     def name(self, node: Node) -> str:
-        """The module's name; another one each time that it is used again."""
+        """Returns the module's name, with a suffix for each repeated use."""
         weight = node.facts.get("weight")
         base = self.names.get(_address(weight), "layer")
         count = self.used[base] = self.used.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
     def conv(self, node: Node) -> int:
-        """A layer with its epilogue."""
+        """Writes a layer with its epilogue."""
         facts = node.facts
         x = node.inputs[0]
         scale, shift = None, facts["bias"]
@@ -591,7 +594,7 @@ class _Emitter:
         name = self.name(node)
         at = NO_TENSOR
         if facts["at"] is not None:
-            # Any tensor over these voxels that there is already.
+            # Returns an existing tensor over these voxels.
             at = next(t for v, t in self.made if v is node.set)
         tensor = self.graph.conv(
             x.tensor,
@@ -619,7 +622,7 @@ class _Emitter:
         return tensor
 
     def other(self, node: Node) -> int:
-        """A step of its own."""
+        """Writes a node as a separate step."""
         x, facts = node.inputs[0], node.facts
         c, types = f"c={x.channels}", f",dtype={self.plain}"
         if node.kind == "affine":
@@ -661,7 +664,8 @@ class _Emitter:
         )
 
     def run(self, nodes: List[Node]) -> None:
-        """All nodes but the input, a layer where its epilogue ends."""
+        """Lists all nodes except the input; a layer comes where its epilogue
+        ends."""
         self.made.append((nodes[0].set, nodes[0].tensor))
         last = {
             n.epilogue[-1] if n.epilogue else n: n
@@ -685,7 +689,7 @@ class _Emitter:
 
 
 def _output_of_set(nodes: List[Node], coords: Any) -> Optional[Node]:
-    """An output over a set of voxels, else any node over it, the last one."""
+    """Returns an output over a set of voxels, else the last node over it."""
     over = [
         n
         for n in nodes
@@ -701,10 +705,10 @@ def lower(
     dtype: str,
     names: Dict[int, str],
 ) -> Optional[Lowered]:
-    """The graph of a tape; None if it begins with nothing that is known.
+    """Returns the graph of a tape, or None if its first operator is unknown.
 
-    wanted  numbers on the tape that the result has, and what to call them
-    names   the layer's name by the address of its weight
+    wanted  numbers on the tape that the result has, with their names
+    names   names of layers by the addresses of their weights
     """
     low = _Lowering(tape)
     low.run()
@@ -745,8 +749,8 @@ def lower(
 
 
 def _drop_views(low: _Lowering) -> None:
-    """A view that something other than a sum reads is torch's, and so is all
-    that follows it."""
+    """If another operator than a sum reads a view, torch runs the view and all
+    operators after it."""
     read = {
         v.number
         for i, e in enumerate(low.tape.entries)
@@ -768,7 +772,7 @@ def _drop_views(low: _Lowering) -> None:
 
 
 def _live(nodes: List[Node]) -> List[Node]:
-    """Nodes that lead to an output."""
+    """Returns the nodes that lead to an output."""
     live: Set[Node] = set()
     for node in reversed(nodes):
         if node.is_output or node in live or node.kind == "input":
@@ -784,7 +788,8 @@ def _live(nodes: List[Node]) -> List[Node]:
 
 
 def _output_names(outputs: List[Node], wanted: Dict[int, str]) -> List[str]:
-    """Names by the place in the result; of others y and a number."""
+    """Returns names by the position in the result; other outputs are y and a
+    number."""
     made: List[str] = []
     for i, node in enumerate(outputs):
         name = (
@@ -834,8 +839,8 @@ def _emit(
 
 
 def _shape(nodes: List[Node]) -> Tuple[int, int, int]:
-    """The voxels of the input along each axis, which a strided layer of the
-    input's set states; 0: no layer does."""
+    """Returns the voxels of the input along each axis, which a strided layer on
+    the input's set states; 0 if no layer does."""
     for node in nodes:
         if node.kind == "conv" and node.inputs[0].set is nodes[0].set:
             geometry = maps.geometry_of(node.facts["words"]).geometry

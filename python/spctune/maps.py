@@ -2,8 +2,8 @@
 """Kernel maps, and the plans that run on them.
 
 A `Relation` is two sets and a geometry, and a `Map` a relation read in one
-direction: the kernel map of a layer. Each lives as long as anything holds it.
-Nothing here knows NumPy or PyTorch: data are addresses.
+direction: the kernel map of a layer. Both live as long as an object refers to
+them. This module does not use NumPy or PyTorch; data are addresses.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ DTYPES = {
 }
 _INVERSE = (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED, _abi.SPC_GENERATIVE)
 _numbers = itertools.count(1)
-# Relations by number, for operators of torch.compile, which take tensors only.
+# Relations by number, as operators of torch.compile take only tensors.
 relations: "weakref.WeakValueDictionary[int, Relation]" = (
     weakref.WeakValueDictionary()
 )
@@ -55,7 +55,7 @@ class Layer(NamedTuple):
     deterministic: bool = False
 
     def text(self) -> str:
-        """The layer in the words of spc_conv_parse."""
+        """Returns the layer in the words of spc_conv_parse."""
         return (
             f"{self.words},cin={self.cin},cout={self.cout},"
             f"groups={self.groups},dtype={self.dtype},"
@@ -65,14 +65,16 @@ class Layer(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Any:
-    """The spc_conv of a text; not to be changed. InvalidError: a bad word."""
+    """Returns the spc_conv of a text, which must not be changed. InvalidError:
+    a bad word."""
     conv, error = _abi.spc_conv(), _abi.spc_error()
     check(lib.spc_conv_parse(conv, text.encode(), error), error)
     return conv
 
 
 def geometry_of(words: str) -> Any:
-    """The spc_conv of an operator and its geometry; channels do not count."""
+    """Returns the spc_conv of an operator and its geometry, with arbitrary
+    channels."""
     return parse(words + ",cin=16,cout=16,dtype=f32")
 
 
@@ -84,13 +86,13 @@ def layer_of(
     dtype: str = "f32",
     deterministic: bool = False,
 ) -> Layer:
-    """A layer, its words in canonical form."""
+    """Returns a layer with its words in canonical form."""
     return Layer(canonical(words), cin, cout, groups, dtype, deterministic)
 
 
 @functools.lru_cache(maxsize=4096)
 def canonical(words: str) -> str:
-    """Equal geometries have equal canonical words."""
+    """Returns canonical words, which are equal for equal geometries."""
     kept = text_of(lib.spc_conv_format, geometry_of(words)).split(",")
     return ",".join(
         w
@@ -101,8 +103,9 @@ def canonical(words: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def problem(layer: Layer, which: int, extra: bool) -> Any:
-    """The spc_conv of a pass; not to be changed. `extra`: the forward pass adds
-    a bias, and the gradient of weights is stored as fp32."""
+    """Returns the spc_conv of a pass, which must not be changed. With `extra`
+    the forward pass adds a bias, and the gradient of weights is stored as
+    fp32."""
     bias = extra and which == _abi.SPC_FORWARD
     forward = parse(layer.text() + (",bias=1" if bias else ""))
     if which == _abi.SPC_FORWARD:
@@ -115,7 +118,7 @@ def problem(layer: Layer, which: int, extra: bool) -> Any:
 
 
 def _words_of(conv: Any) -> str:
-    """A layer as text."""
+    """Returns a layer as text."""
     return text_of(lib.spc_conv_format, conv)
 
 
@@ -133,7 +136,7 @@ class Plan:
         self.ctx.release(lib.spc_plan_free, self.ptr)
 
     def words(self) -> str:
-        """Template and configuration: "os_warp rows=16,..."."""
+        """Returns template and configuration: "os_warp rows=16,..."."""
         words: bytes = (
             lib.spc_plan_template(self.ptr)
             + b" "
@@ -143,10 +146,10 @@ class Plan:
 
 
 class Table:
-    """A spc_map. One thread prepares it, and none runs on it meanwhile.
+    """A spc_map. One thread prepares it while no other thread runs on it.
 
-    `home` is the stream on which its memory was taken, and given back in the
-    order of that stream: if others ran on the map, its end waits for them.
+    Its memory is allocated and freed in the order of the stream `home`. If
+    other streams ran on the map, freeing it waits for them.
     """
 
     def __init__(self, ctx: Context, pointer: int, home: Optional[int]) -> None:
@@ -167,24 +170,24 @@ class Table:
         lib.spc_map_free(pointer)
 
     def refill(self) -> None:
-        """Enqueues its filling, and that of its layouts, once the sets are
-        filled. Behind all runs of the last scene."""
+        """Enqueues the filling of the map and its layouts, after the sets are
+        filled and after all runs of the last scene."""
         check = self.ctx.check
         check(lib.spc_map_update(self.ptr, None, None, 0, self.home))
         self.is_shared = self.is_used = False
 
     def check(self) -> None:
-        """Waits until it is filled. Errors are those of the sets."""
+        """Waits until the map is filled. Errors are those of the sets."""
         self.ctx.check(lib.spc_map_check(self.ptr, self.home))
 
     def ready(self, stream: Optional[int]) -> None:
-        """Before a run on `stream`, which differs from home: what the home
-        stream has begun on the map is done."""
+        """Prepares a run on `stream`, which differs from home: waits for the
+        work on the map that the home stream has begun."""
         if self.is_shared:
             return
         torch = sys.modules.get("torch")
-        # A capture must not wait. torch.cuda.graph waited before it began,
-        # and the kernels that it records run later still.
+        # A capture must not wait. torch.cuda.graph waited before the capture,
+        # and the captured kernels run even later.
         if torch and torch.cuda.is_current_stream_capturing():
             return
         self.ctx.check(lib.spc_ctx_synchronize(self.ctx.ptr))
@@ -193,8 +196,8 @@ class Table:
     def plan(
         self, key: Tuple["Layer", int, bool], stream: Optional[int]
     ) -> Plan:
-        """A plan of a pass that fits the map, which is prepared for it. May
-        compile."""
+        """Returns a plan of a pass that fits the map, and prepares the map for
+        it. May compile."""
         ctx, conv, which = self.ctx, problem(*key), key[1]
         with self.lock, ctx.calling():
             known: List[Plan] = ctx.plans.setdefault(key, [])
@@ -208,7 +211,7 @@ class Table:
             self._tell(conv)
             out = ctypes.c_void_p()
             flags = ctx.flags
-            if which == _abi.SPC_WGRAD:  # gradients in the layout of weights
+            if which == _abi.SPC_WGRAD:  # gradients in the weights' layout
                 flags |= _abi.SPC_PLAN_KRSC
             ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
             plan = Plan(ctx, address_of(out))
@@ -216,8 +219,8 @@ class Table:
             return plan
 
     def _tell(self, conv: Any) -> None:
-        """Says that a kernel has to be compiled: the first time as a warning,
-        since that takes seconds."""
+        """Logs that a kernel has to be compiled: the first time as a warning,
+        since compiling takes seconds."""
         rows_in = lib.spc_map_rows_in(self.ptr)
         rows_out = lib.spc_map_rows_out(self.ptr)
         ask = new(
@@ -248,8 +251,8 @@ class Call:
     def __init__(self, table: Table, plan: Plan) -> None:
         self.table, self.plan = table, plan
         self.work_bytes: int = lib.spc_plan_workspace_bytes(plan.ptr, table.ptr)
-        # Bound once: conversions of arguments cost more than the call. The
-        # block is written and read under the lock of the table.
+        # Arguments are converted once, as conversions cost more than the call.
+        # The lock of the table guards the block.
         self._buffers = new(_abi.spc_buffers)
         self._args = (
             ctypes.c_void_p(plan.ptr),
@@ -268,8 +271,8 @@ class Call:
         stream: Optional[int] = None,
         quick: bool = True,
     ) -> None:
-        """Runs it: device addresses as in spc_buffers. `quick` calls keep the
-        interpreter's lock."""
+        """Runs the pass with device addresses as in spc_buffers. `quick` calls
+        keep the interpreter's lock."""
         table, block = self.table, self._buffers
         if stream != table.home:
             table.ready(stream)
@@ -304,7 +307,8 @@ _pack, _pack_fast = lib.spc_plan_pack, fast.spc_plan_pack
 
 
 class FeaturePlan:
-    """An operator on features for a map, which is prepared for it."""
+    """Returns an operator on features for a map, and prepares the map for
+    it."""
 
     def __init__(self, table: Table, text: str) -> None:
         ctx, out = table.ctx, ctypes.c_void_p()
@@ -317,7 +321,7 @@ class FeaturePlan:
             )
             self.ptr = address_of(out)
             ctx.check(lib.spc_feature_plan_prepare(self.ptr, table.ptr, None))
-        # Other streams may run it from here on.
+        # Other streams may run the operator from here on.
         ctx.check(lib.spc_ctx_synchronize(ctx.ptr))
 
     def __del__(self) -> None:
@@ -337,7 +341,8 @@ class FeatureCall:
         )
 
     def run(self, stream: Optional[int], **addresses: Optional[int]) -> None:
-        """Runs it: device addresses by the fields of spc_feature_buffers."""
+        """Runs the operator with device addresses by the fields of
+        spc_feature_buffers."""
         buffers = new(_abi.spc_feature_buffers)
         for name, address in addresses.items():
             setattr(buffers, name, address)
@@ -352,8 +357,8 @@ class FeatureCall:
 
 @functools.lru_cache(maxsize=1024)
 def parse_feature(text: str) -> Any:
-    """The spc_feature of a text; not to be changed. With "pass=dgrad" before
-    the operator: its gradient."""
+    """Returns the spc_feature of a text, which must not be changed.
+    "pass=dgrad" before the operator selects its gradient."""
     backward = text.startswith("pass=dgrad,")
     feature, error = _abi.spc_feature(), _abi.spc_error()
     words = text.split(",", 1)[1] if backward else text
@@ -366,8 +371,8 @@ def parse_feature(text: str) -> Any:
 
 
 class Relation:
-    """Two sets and a geometry; the maps of both directions when they are
-    needed. `shelf` has the maps."""
+    """Two sets and a geometry. The maps of both directions are made when they
+    are needed; `shelf` has them."""
 
     def __init__(
         self, fine: Coords, coarse: Coords, geometry: Any, shelf: Shelf
@@ -376,16 +381,17 @@ class Relation:
         self.ctx, self.fine, self.coarse = fine.ctx, fine, coarse
         self.geometry, self.shelf = geometry, shelf
         self.calls: Dict[Any, Any] = {}
-        # By what a caller can tell of a layer at little cost: of ops.py.
+        # Calls of ops.py, by properties of a layer that are cheap to find.
         self.bound: Dict[Any, Any] = {}
-        # While capture() is on: the voxels of the scene, int32 [rows, 4].
+        # The voxels of the scene while capture() is on, int32 [rows, 4].
         self.scene: Optional[bytes] = None
         relations[self.number] = self
 
     def call(
         self, layer: Layer, which: int, extra: bool, stream: Optional[int]
     ) -> Call:
-        """A pass of a layer, ready to run. May compile the first time."""
+        """Returns a pass of a layer, ready to run. May compile the first
+        time."""
         key = (layer, which, extra)
         found = self.calls.get(key)
         if found is None:
@@ -406,7 +412,7 @@ class Relation:
     def feature(
         self, text: str, inverse: bool, stream: Optional[int]
     ) -> FeatureCall:
-        """An operator on features over this relation, ready to run."""
+        """Returns an operator on features over this relation, ready to run."""
         self.ctx.need_own()
         found = self.calls.get(text)
         if found is None:
@@ -419,8 +425,8 @@ class Relation:
     def table(
         self, geometry: Any, inverse: bool, stream: Optional[int]
     ) -> Table:
-        """The map of a geometry between the two sets: from fine to coarse, or
-        inverse. Found and checked when it is first asked for."""
+        """Returns the map of a geometry between the two sets, from fine to
+        coarse or inverse. The first call makes and checks it."""
         key = (bytes(geometry), inverse)
         with self.shelf.lock:
             found: Optional[Table] = self.shelf.tables.get(key)
@@ -454,27 +460,27 @@ class Map(NamedTuple):
 
     @property
     def rows_in(self) -> int:
-        """Rows of the inputs."""
+        """Number of rows of the inputs."""
         r = self.relation
         return (r.coarse if self.inverse else r.fine).rows
 
     @property
     def rows_out(self) -> int:
-        """Rows of the outputs."""
+        """Number of rows of the outputs."""
         r = self.relation
         return (r.fine if self.inverse else r.coarse).rows
 
     def pairs(self) -> int:
-        """(output, input, offset) triples of the map."""
+        """Number of (output, input, offset) triplets of the map."""
         conv = geometry_of(self.words)
         table = self.relation.table(conv.geometry, self.inverse, None)
         return int(lib.spc_map_pairs(table.ptr))
 
 
 def make_map(fine: Coords, words: str) -> Map:
-    """The map of a layer over a set; the set of outputs is made where the layer
-    has another one. `words` as Layer.words: subm and conv, or generative, whose
-    inputs the set is then."""
+    """Returns the map of a layer over a set, and makes the set of outputs if it
+    differs. `words` are as Layer.words: subm, conv or generative; the set has
+    the inputs of a generative layer."""
     words = canonical(words)
     conv = geometry_of(words)
     if conv.op == _abi.SPC_SUBM:
@@ -488,18 +494,18 @@ def make_map(fine: Coords, words: str) -> Map:
 
 
 def join(inputs: Coords, outputs: Coords, words: str) -> Map:
-    """The map of a layer between two existing sets (rule=given)."""
+    """Returns the map of a layer between two existing sets (rule=given)."""
     words = canonical(words)
     conv = geometry_of(words)
-    shelf = Shelf()  # of no tree: it ends with the relation
+    shelf = Shelf()  # not part of a tree; ends with the relation
     if conv.op in _INVERSE:
         return Map(Relation(outputs, inputs, conv.geometry, shelf), True, words)
     return Map(Relation(inputs, outputs, conv.geometry, shelf), False, words)
 
 
 def inverse_of(forward: Map) -> Map:
-    """The map of the layer that inverts a strided one: its outputs are that
-    layer's inputs, in their order."""
+    """Returns the map of the layer that inverts a strided layer: its outputs
+    are the strided layer's inputs, in their order."""
     if forward.inverse or not forward.words.startswith("conv,"):
         raise Error(
             f"an inverse layer inverts a strided one, not '{forward.words}'"

@@ -54,7 +54,8 @@ class Graph:
 
     @classmethod
     def opened(cls, ctx: Context, name: str) -> "Graph":
-        """The network of that name in a context's database. NotFoundError."""
+        """Reads the network of that name from a context's database.
+        NotFoundError."""
         pointer = ctypes.c_void_p()
         with ctx.calling():
             ctx.check(lib.spc_net_open(pointer, ctx.ptr, name.encode()))
@@ -74,7 +75,8 @@ class Graph:
         shape: Sequence[int] = (0, 0, 0),
         name: str = "x",
     ) -> int:
-        """The one input. shape: voxels along each axis, from 0; 0: any."""
+        """Adds the only input. shape: voxels along each axis, from 0; 0: any
+        number."""
         out, error = ctypes.c_int(), _abi.spc_error()
         what = new(
             _abi.spc_net_input,
@@ -98,8 +100,8 @@ class Graph:
         at: int = NO_TENSOR,
         key: Optional[str] = None,
     ) -> int:
-        """A convolution. residual: what its epilogue adds; at: the tensor whose
-        rows the outputs of an inverse layer have."""
+        """Adds a convolution. residual: the tensor that its epilogue adds; at:
+        the tensor whose rows are the outputs of an inverse layer."""
         out, error = ctypes.c_int(), _abi.spc_error()
         layer = new(
             _abi.spc_net_layer,
@@ -124,7 +126,7 @@ class Graph:
         add: int = NO_TENSOR,
         at: int = NO_TENSOR,
     ) -> int:
-        """An operator on features."""
+        """Adds an operator on features."""
         out, error = ctypes.c_int(), _abi.spc_error()
         what = new(_abi.spc_feature)
         check(lib.spc_feature_parse(what, words.encode(), error), error)
@@ -144,7 +146,7 @@ class Graph:
         return out.value
 
     def concat(self, parts: Sequence[int]) -> int:
-        """The channels of several tensors, side by side."""
+        """Concatenates the channels of several tensors."""
         out, error = ctypes.c_int(), _abi.spc_error()
         array = (ctypes.c_int * len(parts))(*parts)
         check(
@@ -178,13 +180,13 @@ class Graph:
         )
 
     def describe(self) -> Any:
-        """The spc_net_info."""
+        """Returns the spc_net_info."""
         info = _abi.spc_net_info()
         lib.spc_net_describe(info, self.ptr)
         return info
 
     def notes(self) -> List[str]:
-        """What is no mistake but should be known, as sentences."""
+        """Notes that are not errors, as sentences."""
         found: List[str] = []
         while True:
             note = lib.spc_net_note_at(self.ptr, len(found))
@@ -208,7 +210,7 @@ class Graph:
             )
 
 
-# ---- what a run gives --------------------------------------------------------
+# ---- results of a run --------------------------------------------------------
 
 
 class Output(NamedTuple):
@@ -249,12 +251,13 @@ class Verdict(NamedTuple):
     worst: str
 
 
-# The lowest and the highest voxel of scenes, three numbers each.
+# The lowest and the highest voxel of scenes, with three numbers each.
 Extent = Tuple[Sequence[int], Sequence[int]]
 
 
 def extent_around(coords: Tensor) -> Optional[Extent]:
-    """The extent of voxels [rows, 4], and as much again on each side."""
+    """Returns the extent of voxels [rows, 4], enlarged by its size on each
+    side."""
     rows = coords.detach()[:, 1:].to("cpu", torch.int64)
     if len(rows) == 0:
         return None
@@ -269,7 +272,7 @@ def extent_around(coords: Tensor) -> Optional[Extent]:
 class Network:
     """A graph on a device.
 
-    graph     with all weights set; it can not change any more
+    graph     with all weights set; the graph cannot change any more
     device    "cpu", "cuda:0"
     capacity  the most voxels of a scene
     batches   the most batch elements of a scene
@@ -277,8 +280,8 @@ class Network:
     growth    room of strided sets, as a multiple of the capacity
     keep      keeps every tensor, for verify()
     extent    (low, high): the voxels of scenes, both ends included, three
-              numbers each; only for graphs whose input has no shape. None:
-              the sample's, and as much again on each side
+              numbers each; only for graphs whose input has no shape. None: the
+              sample's extent, enlarged by its size on each side
 
     One thread at a time runs a network. Its outputs are its memory, which the
     next run overwrites.
@@ -345,7 +348,8 @@ class Network:
             self.ctx.release(lib.spc_net_plan_free, self.ptr)
 
     def _reserve(self) -> None:
-        """Memory of the plan, and the buffers that a captured graph reads."""
+        """Allocates memory of the plan, and the buffers that a captured graph
+        reads."""
         size = int(lib.spc_net_plan_memory_bytes(self.ptr))
         self._memory = torch.empty(
             size + 256, dtype=torch.uint8, device=self._where
@@ -376,7 +380,7 @@ class Network:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the device that the network keeps: tensors, workspace and
+        """Bytes of device memory that the network keeps: tensors, workspace and
         packed weights."""
         weights = int(lib.spc_net_plan_weights_bytes(self.ptr))
         return (
@@ -438,7 +442,7 @@ class Network:
         self.ctx.check(lib.spc_net_plan_check(self.ptr, self._stream()))
 
     def features(self, i: int) -> Tensor:
-        """Features of output i of a run that has finished, as a view of the
+        """Returns the features of output i of a finished run, as a view of the
         memory: [rows, channels], or dense [batches, elements]."""
         out = self._outputs[i]
         dtype = _TORCH[out.dtype]
@@ -451,20 +455,20 @@ class Network:
         return memory.view(dtype).view(rows, int(out.elements))
 
     def voxels(self, i: int) -> Optional[Tensor]:
-        """The voxels of the rows of output i, copied; None where they are the
-        input's, or the output is dense."""
+        """Returns a copy of the voxels of output i's rows; None if they are the
+        input's voxels, or the output is dense."""
         out = self._outputs[i]
         if out.dense:
             return None
         return self._set_coords(out.set, int(lib.spc_coords_rows(out.set)))
 
     def output(self, i: int) -> Output:
-        """Output i of a run that has finished."""
+        """Returns output i of a finished run."""
         return Output(self.features(i), self.voxels(i))
 
     def _set_coords(self, handle: int, rows: int) -> Optional[Tensor]:
-        """The voxels of a set, copied; None for the input's set, whose rows are
-        the caller's."""
+        """Returns a copy of the voxels of a set; None for the input's set,
+        whose rows the caller has."""
         data = lib.spc_coords_data(handle)
         if not data:
             return None
@@ -478,7 +482,8 @@ class Network:
         return coords
 
     def _copy_on_device(self, coords: Tensor, data: int) -> None:
-        """A tensor over memory of the library, by the CUDA array interface."""
+        """Returns a tensor over the library's memory, by the CUDA array
+        interface."""
 
         class Rows:
             __cuda_array_interface__ = {
@@ -500,10 +505,11 @@ class Network:
             name: self.output(i) for i, name in enumerate(self.output_names)
         }
 
-    # ---- looking at it -------------------------------------------------------
+    # ---- inspection ----------------------------------------------------------
 
     def steps(self) -> List[Step]:
-        """The steps of a run; rows and densities as of the last finish()."""
+        """Returns the steps of a run, with the rows and densities of the last
+        finish()."""
         return [
             self._step(i, 0, 0)
             for i in range(lib.spc_net_plan_step_count(self.ptr))
@@ -526,8 +532,8 @@ class Network:
         )
 
     def profile(self) -> List[Step]:
-        """The steps of the last run with their times alone, and the least that
-        each could need on this device. Takes about a second."""
+        """Returns the steps of the last run, each timed alone, with its floor
+        on this device. Takes about a second."""
         count = lib.spc_net_plan_step_count(self.ptr)
         times = (_abi.spc_net_time * max(count, 1))()
         with self.ctx.calling():
@@ -540,7 +546,8 @@ class Network:
         ]
 
     def _scene(self, number: int) -> ctypes.c_void_p:
-        """The voxels of a set of the last run, as a spc_scene to be freed."""
+        """Returns the voxels of a set of the last run, as a spc_scene that the
+        caller frees."""
         scene, error = ctypes.c_void_p(), _abi.spc_error()
         if number > 0:
             with self.ctx.calling():
@@ -558,8 +565,9 @@ class Network:
         return scene
 
     def layer_scenes(self) -> Dict[str, ctypes.c_void_p]:
-        """The distinct layers of the network in words, each with the voxels
-        that it read in the last run: a spc_scene to be freed."""
+        """Returns the distinct layers of the network in words, each with the
+        voxels that it read in the last run: a spc_scene that the caller
+        frees."""
         found: Dict[str, ctypes.c_void_p] = {}
         step = _abi.spc_net_step()
         for i in range(lib.spc_net_plan_step_count(self.ptr)):
@@ -567,14 +575,16 @@ class Network:
             words = _text(step.text)
             if step.kind != _abi.SPC_NET_CONV or words in found:
                 continue
-            # The scene of an inverse layer is that of the layer it inverts.
+            # The scene of an inverse layer is that of the layer that it
+            # inverts.
             is_inverse = words.startswith(("inverse,", "transposed,"))
             found[words] = self._scene(step.set if is_inverse else step.set_in)
         return found
 
     def verify(self) -> Verdict:
-        """Compares every set and layer of the last run with the oracle. The
-        network was made with keep=True. Error: SPC_EWRONG, what is wrong."""
+        """Compares every set and layer of the last run with the oracle. Needs a
+        network made with keep=True. Error: SPC_EWRONG with the wrong set or
+        layer."""
         scene = self._scene(0)
         verdict = _abi.spc_net_verdict()
         try:

@@ -44,8 +44,8 @@ Sizes = Union[int, Sequence[int]]
 
 
 class SparseModule(nn.Module):
-    """A module that takes a SparseTensor. Derive from it what Sequential is not
-    to apply to the features alone."""
+    """A module that takes a SparseTensor. Sequential applies modules that do
+    not derive from this class to the features alone."""
 
 
 class Convolution(SparseModule):
@@ -86,7 +86,7 @@ class Convolution(SparseModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weights and bias as torch.nn.Conv3d does."""
+        """Initialises weights and bias as torch.nn.Conv3d does."""
         bound = 1 / math.sqrt(max(self.weight[0].numel(), 1))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -95,7 +95,7 @@ class Convolution(SparseModule):
     def run(
         self, features: Tensor, m: ops.AnyMap, words: str, rows: int
     ) -> Tensor:
-        """The outputs on a map: [rows, cout]."""
+        """Returns the outputs on a map: [rows, cout]."""
         return ops.conv(
             features, self.weight, m, words, rows, self.bias, self._packs
         )
@@ -106,10 +106,10 @@ class Conv3d(Convolution):
 
     rule "subm"       outputs at the inputs' voxels; stride 1, padding ignored
                       (the default where the stride is 1)
-         "floor"      outputs at floor(voxel / stride), as MinkowskiEngine has
-                      them (the default for other strides)
-         "footprint"  outputs at all voxels that see an input, as spconv has
-                      them, inside the spatial shape if there is one
+         "floor"      outputs at floor(voxel / stride), as in MinkowskiEngine
+                      (the default for other strides)
+         "footprint"  outputs at all voxels that see an input, as in spconv,
+                      inside the spatial shape if there is one
 
     InvalidError: an unknown rule, or a stride that "subm" cannot have.
     """
@@ -146,7 +146,7 @@ class Conv3d(Convolution):
             )
 
     def words(self, shape: Optional[Sequence[int]]) -> str:
-        """The geometry of the layer on a spatial shape."""
+        """Returns the geometry of the layer on a spatial shape."""
         key = tuple(shape) if shape and self.rule == "footprint" else None
         words = self._words.get(key)
         if words is None:
@@ -176,7 +176,7 @@ class Conv3d(Convolution):
         )
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        """The layer's outputs on its own voxels."""
+        """Returns the layer's outputs on its own voxels."""
         words = self.words(x.shape)
         m, coords = ops.kernel_map(x.coords, words)
         y = self.run(x.features, m, words, coords.shape[0])
@@ -199,7 +199,7 @@ class Conv3d(Convolution):
 
 
 class DepthwiseConv3d(Conv3d):
-    """A Conv3d in which each channel is by itself."""
+    """A depthwise Conv3d: each output channel reads one input channel."""
 
     def __init__(
         self,
@@ -216,8 +216,8 @@ class DepthwiseConv3d(Conv3d):
 class InverseConv3d(Convolution):
     """Inverts a strided layer: its outputs are on that layer's input voxels.
 
-    Kernel and stride are those of the strided layer. forward(y, x): y is what
-    came of that layer, x what went in.
+    Kernel and stride are those of the strided layer. forward(y, x): y is the
+    output of that layer, x its input.
     """
 
     def __init__(
@@ -235,8 +235,8 @@ class InverseConv3d(Convolution):
         self.kernel_size = kernel
 
     def forward(self, y: SparseTensor, x: SparseTensor) -> SparseTensor:
-        """The outputs on the voxels of x. InvalidError: y did not come of a
-        strided layer with this kernel, or of other voxels."""
+        """Returns the outputs on the voxels of x. InvalidError: y is not the
+        output of a strided layer with this kernel on these voxels."""
         if y.made is None or not y.made.words.startswith("conv,"):
             raise InvalidError(
                 "an inverse layer needs what came of a strided "
@@ -258,9 +258,9 @@ class InverseConv3d(Convolution):
 
 
 class TransposedConv3d(Convolution):
-    """A transposed convolution onto voxels that are given. forward(y, x): an
-    output at voxel o of x sees the input i of y where o = i * stride + offset,
-    as MinkowskiEngine has it."""
+    """A transposed convolution onto given voxels. forward(y, x): an output at
+    voxel o of x sees the input i of y where o = i * stride + offset, as in
+    MinkowskiEngine."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class TransposedConv3d(Convolution):
         self.kernel_size, self.stride = kernel, three(stride)
 
     def forward(self, y: SparseTensor, x: SparseTensor) -> SparseTensor:
-        """The outputs on the voxels of x."""
+        """Returns the outputs on the voxels of x."""
         words = (
             f"transposed,k={by_axis(self.kernel_size)},"
             f"stride={by_axis(self.stride)}"
@@ -307,7 +307,7 @@ class GenerativeConv3d(Convolution):
         self.kernel_size, self.stride = kernel, three(stride)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        """The outputs, on finer voxels."""
+        """Returns the outputs, on finer voxels."""
         words = (
             f"generative,k={by_axis(self.kernel_size)},"
             f"stride={by_axis(self.stride)}"
@@ -322,10 +322,11 @@ class GenerativeConv3d(Convolution):
 
 
 class PointConv(Convolution):
-    """A convolution of points that stay where they are (PointCNN++).
+    """A convolution of points that keep their positions (PointCNN++).
 
-    radius   inputs within it are seen, in the unit of the points
-    nearest  at most so many of them, those of least distance; 0: all
+    radius   an output sees the inputs within this distance, in the unit of the
+             points
+    nearest  an output sees at most this many nearest inputs; 0: all
     voxel    outputs are at the first point in each voxel of this edge; 0: at
              all points, or at those of forward(x, to)
 
@@ -362,8 +363,8 @@ class PointConv(Convolution):
     def forward(
         self, x: PointTensor, to: Optional[PointTensor] = None
     ) -> PointTensor:
-        """The outputs at the points of x, at some of them (`voxel`), or at
-        those of `to`."""
+        """Returns the outputs at the points of x, at some of them (`voxel`), or
+        at the points of `to`."""
         if to is not None and self.voxel:
             raise InvalidError(
                 "outputs are at the points of voxels or at those of a tensor, "
@@ -383,8 +384,8 @@ class PointConv(Convolution):
 
 class InversePointConv(Convolution):
     """Inverts a PointConv of the same kernel, radius and `nearest`: its outputs
-    are at that layer's inputs. forward(y, x): y is what came of that layer, x
-    what went in."""
+    are at that layer's inputs. forward(y, x): y is the output of that layer, x
+    its input."""
 
     def __init__(
         self,
@@ -409,7 +410,7 @@ class InversePointConv(Convolution):
 
     @apart
     def forward(self, y: PointTensor, x: PointTensor) -> PointTensor:
-        """The outputs at the points of x."""
+        """Returns the outputs at the points of x."""
         m = clouds.inverse_of(near(x, y.place, self.words))
         return x.replace(self.run(y.features, m, m.words, m.rows_out))
 
@@ -424,14 +425,14 @@ def _point_words(kernel: Sequence[int], radius: float, nearest: int) -> str:
 
 class OnFeatures(SparseModule):
     """A dense module that is applied to the features: OnFeatures(nn.ReLU()).
-    It is not called where there are no voxels."""
+    It is not called for a tensor without voxels."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        """The same voxels with the module's features."""
+        """Returns the same voxels with the module's outputs."""
         return x.replace(self.module(x.features)) if len(x) else x
 
 
@@ -441,16 +442,16 @@ class BatchNorm(nn.BatchNorm1d, SparseModule):
     def forward(  # type: ignore[override]
         self, x: SparseTensor
     ) -> SparseTensor:
-        """The same voxels, normalised."""
+        """Returns the same voxels with normalised features."""
         return x.replace(super().forward(x.features)) if len(x) else x
 
 
 class Sequential(nn.Sequential, SparseModule):
-    """Modules in a row; those that are no SparseModule are applied to the
-    features."""
+    """Modules in sequence; modules that are not a SparseModule are applied to
+    the features."""
 
     def forward(self, x: Any) -> Any:
-        """What comes of the last."""
+        """Returns the output of the last module."""
         for module in self:
             if isinstance(module, SparseModule) or not isinstance(
                 x, (SparseTensor, PointTensor)

@@ -22,9 +22,9 @@ from .maps import Coords, Layer, Map
 __all__ = ["AnyMap", "conv", "kernel_map", "inverse_map", "join_maps"]
 
 _NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
-# What compile() records; None: nothing is being recorded.
+# The tape that compile() records; None: nothing is recorded.
 tape: Any = None
-# A map, or while a graph is traced the tensor that stands for it.
+# A map, or its tensor handle while a graph is traced.
 AnyMap = Union[Map, Tensor]
 
 
@@ -32,7 +32,7 @@ AnyMap = Union[Map, Tensor]
 
 
 def _context(tensor: Tensor) -> Context:
-    """The context of a tensor's device."""
+    """Returns the context of a tensor's device."""
     device = tensor.device
     if device.type == "cpu":
         return Context.get("cpu")
@@ -41,12 +41,13 @@ def _context(tensor: Tensor) -> Context:
             f"no spctune device for tensors on '{device}'; move "
             "them to 'cpu' or 'cuda'"
         )
-    with torch.cuda.device(device):  # its CUcontext is the current one
+    with torch.cuda.device(device):  # makes its CUcontext current
         return Context.get(f"cuda:{device.index}")
 
 
 def _stream(tensor: Tensor) -> Optional[int]:
-    """torch's current stream on a tensor's device; None on the processor."""
+    """Returns torch's current stream on a tensor's device; None on the
+    processor."""
     if tensor.is_cpu:
         return None
     current: int = torch._C._cuda_getCurrentRawStream(tensor.get_device())
@@ -54,8 +55,9 @@ def _stream(tensor: Tensor) -> Optional[int]:
 
 
 def _cuda_memory(device: str) -> Any:
-    """The spc_memory_hook by which libspc uses torch's caching allocator. It
-    orders reuse by stream; memory for any stream waits for the current one."""
+    """Returns the spc_memory_hook by which libspc uses torch's caching
+    allocator. The allocator orders reuse by stream; memory that any stream may
+    use waits for the current stream."""
     index = int(device.partition(":")[2])
     hook = _abi.spc_memory_hook(ordered=True)
 
@@ -65,7 +67,7 @@ def _cuda_memory(device: str) -> Any:
             if not stream and used:
                 torch.cuda.current_stream(index).synchronize()
             return int(torch.cuda.caching_allocator_alloc(size, index, used))
-        except RuntimeError:  # torch.OutOfMemoryError: the library says so
+        except RuntimeError:  # torch.OutOfMemoryError: the library reports it
             return 0
 
     def free(memory: int, size: int, stream: Optional[int], _: Any) -> None:
@@ -81,14 +83,14 @@ context.memory_hooks["cuda"] = _cuda_memory
 
 
 def _ready(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous and at a multiple of 16 bytes."""
+    """Returns the tensor, contiguous and at a multiple of 16 bytes."""
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
 
 def _bytes(size: int, like: Tensor) -> Tuple[Optional[Tensor], Optional[int]]:
-    """Memory of a device, and an address in it, a multiple of 256."""
+    """Returns device memory, and an address in it that is a multiple of 256."""
     if size == 0:
         return None, None
     memory = torch.empty(size + 256, dtype=torch.uint8, device=like.device)
@@ -96,7 +98,8 @@ def _bytes(size: int, like: Tensor) -> Tuple[Optional[Tensor], Optional[int]]:
 
 
 def _version(tensor: Tensor) -> int:
-    """Counts writes to a tensor; inference tensors do not count theirs."""
+    """Returns the number of writes to a tensor; inference tensors do not count
+    writes."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -104,15 +107,15 @@ def _version(tensor: Tensor) -> int:
 
 
 class Level:
-    """What is known of a tensor of voxels: its set, and the maps over it. It
+    """The data of a tensor of voxels: its set, and the maps over it. The level
     is an attribute of the tensor and ends with it; a write to the tensor makes
-    it stale. Copies and files of the tensor do not have it."""
+    the level stale. Copies and files of the tensor do not have it."""
 
     def __init__(self, coords: Coords, version: int) -> None:
         self.coords, self.version = coords, version
-        # The lowest and highest coordinate of each axis, where it is known.
+        # The lowest and highest coordinate of each axis, if known.
         self.extent: Optional[Tuple[List[int], List[int]]] = None
-        # By words: the map, the voxels of its outputs, and their version.
+        # The map, the voxels of its outputs, and their version, by words.
         self.maps: Dict[str, Tuple[Map, Optional[Tensor], int]] = {}
 
     def __reduce__(self) -> Any:
@@ -120,7 +123,8 @@ class Level:
 
 
 def _level(indices: Tensor) -> Level:
-    """The level of a tensor of voxels, made if it has none."""
+    """Returns the level of a tensor of voxels, and makes it if it is
+    missing."""
     level = getattr(indices, "_spctune", None)
     if (
         level is not None
@@ -157,7 +161,7 @@ def _attach(indices: Tensor, coords: Coords) -> Level:
 
 
 class _Numbers:
-    """int32 numbers on a GPU, as torch.as_tensor takes them."""
+    """An array of int32 numbers on a GPU that torch.as_tensor can read."""
 
     def __init__(self, address: int, shape: Tuple[int, ...]) -> None:
         self.__cuda_array_interface__ = {
@@ -173,7 +177,8 @@ class _Numbers:
 def _copied(
     ctx: Context, address: Optional[int], shape: Tuple[int, ...], like: Tensor
 ) -> Tensor:
-    """A copy of int32 numbers of the library, on the device of `like`."""
+    """Returns a copy of int32 numbers of the library, on the device of
+    `like`."""
     out = torch.empty(shape, dtype=torch.int32, device=like.device)
     if out.numel() and address is not None:
         if like.is_cpu:
@@ -185,8 +190,8 @@ def _copied(
 
 
 def _rows_of(coords: Coords, like: Tensor) -> Tensor:
-    """The voxels of a set of outputs in the order of their rows, as a tensor
-    with the columns of `like`, and with its level."""
+    """Returns the voxels of a set of outputs in the order of their rows, as a
+    tensor with the columns of `like`, and with its level."""
     columns = like.shape[1]
     tree = coords.scene.tree
     tree.is_shared |= _stream(like) != tree.home
@@ -206,15 +211,15 @@ def _keep_scene(m: Map, indices: Tensor) -> None:
     m.relation.scene = ctypes.string_at(rows.data_ptr(), rows.nbytes)
 
 
-# A spatial shape that no voxel reaches.
+# Returns a spatial shape that no voxel reaches.
 _NO_BOUND = 1 << 20
 
 
 def _outputs_extent(
     geometry: Any, extent: Tuple[List[int], List[int]]
 ) -> Tuple[List[int], List[int], bool]:
-    """The extent of a footprint's outputs, and whether the end of its spatial
-    shape cuts it off."""
+    """Returns the extent of the outputs of a footprint layer, and whether its
+    spatial shape cuts them off."""
     low, high, is_cut = [], [], False
     for axis, (first, last) in enumerate(zip(*extent)):
         k, s = geometry.kernel[axis], geometry.stride[axis]
@@ -227,16 +232,16 @@ def _outputs_extent(
 
 
 def _without_bound(level: Level, indices: Tensor, words: str) -> str:
-    """The words of a layer whose spatial shape differs from scene to scene.
-    Where no voxel reaches the shape's end, one large shape stands for all, so
-    that plans and the memory of maps serve every scene."""
+    """Returns the words of a layer whose spatial shape differs from scene to
+    scene. If no voxel reaches the shape's end, one large shape replaces all
+    shapes, so that plans and the memory of maps serve every scene."""
     rest, _, shape = words.partition(",shape=")
     if not shape or "," in shape or not rest.startswith("conv,"):
         return words
     shapes = level.coords.ctx.shapes
     if shapes.setdefault(rest, shape) == shape or tape is not None:
         return words
-    shapes[rest] = ""  # it differs from now on
+    shapes[rest] = ""  # the shape differs from now on
     if level.extent is None:
         rows = indices[:, 1:]
         if not len(rows):
@@ -250,11 +255,11 @@ def _without_bound(level: Level, indices: Tensor, words: str) -> str:
 
 
 def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
-    """The map of a layer over voxels, and the voxels of its outputs."""
+    """Returns the map of a layer over voxels, and the voxels of its outputs."""
     level = _level(indices)
     found = level.maps.get(words)
-    # What is recorded has the layer's own shape, which an earlier eager call
-    # may have widened.
+    # The tape records the layer's own shape, as an earlier eager call may have
+    # widened it.
     if found and tape is not None and f"={_NO_BOUND}" in found[0].words:
         found = None
     m, out, written = found or (
@@ -265,11 +270,11 @@ def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
     if captures.folder is not None and found is None:
         _keep_scene(m, indices)
     if m.relation.fine is m.relation.coarse:
-        # The tensor is not kept by its own level: that would be a circle.
+        # The level does not refer to its own tensor, as that would be a cycle.
         level.maps[words] = (m, None, 0)
         return m, indices
     if out is None or written != _version(out):
-        # There is none yet, or the caller has written to it since.
+        # The tensor does not exist yet, or the caller has written to it.
         r = m.relation
         out = _rows_of(r.fine if m.inverse else r.coarse, indices)
         geometry = maps.geometry_of(words).geometry
@@ -281,7 +286,7 @@ def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
 
 
 class _Owner(bytearray):
-    """The memory of a tensor that stands for a map: it keeps the map alive."""
+    """The memory of a map's tensor handle, which keeps the map alive."""
 
     relation: Optional[maps.Relation] = None
 
@@ -309,7 +314,7 @@ def _map_of(handle: Tensor, words: str) -> Map:
 
 
 def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:
-    """The map of a layer over voxels, and the voxels of its outputs.
+    """Returns the map of a layer over voxels, and the voxels of its outputs.
 
     indices  int32 [rows, 4]: batch, x, y, z; each voxel once
     words    operator and geometry: "subm,k=3", "conv,k=2,stride=2,rule=floor"
@@ -335,8 +340,8 @@ def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:
 
 
 def inverse_map(forward: AnyMap, words: str) -> AnyMap:
-    """The map of the layer that inverts a strided one of these words: its
-    outputs are that layer's inputs, in their order."""
+    """Returns the map of the layer that inverts a strided layer with these
+    words: its outputs are the strided layer's inputs, in their order."""
     if isinstance(forward, Map):
         return maps.inverse_of(forward)
     out: Tensor = torch.ops.spctune.map_inverse(forward, words)
@@ -344,7 +349,8 @@ def inverse_map(forward: AnyMap, words: str) -> AnyMap:
 
 
 def join_maps(inputs: Tensor, outputs: Tensor, words: str) -> AnyMap:
-    """The map of a layer between voxels that are both given: rule given."""
+    """Returns the map of a layer between two given sets of voxels
+    (rule=given)."""
     if torch.compiler.is_compiling():
         made: Tensor = torch.ops.spctune.map_join(inputs, outputs, words)
         return made
@@ -353,7 +359,8 @@ def join_maps(inputs: Tensor, outputs: Tensor, words: str) -> AnyMap:
 
 def _join(inputs: Tensor, outputs: Tensor, words: str) -> Map:
     level, to = _level(inputs), _level(outputs)
-    # By the number of the other set, which is not kept for that.
+    # The key is the number of the other set, so that the map does not keep that
+    # set alive.
     key = f"{words} to {id(to.coords)}"
     found = level.maps.get(key)
     if (
@@ -371,7 +378,7 @@ def _join(inputs: Tensor, outputs: Tensor, words: str) -> Map:
 
 class Packs:
     """Packed weights of a module. They are kept only with the option `frozen`,
-    since a write to `weight.data` leaves no trace."""
+    since writes to `weight.data` cannot be detected."""
 
     def __init__(self) -> None:
         self.kept: Dict[int, Tuple[Any, ...]] = {}
@@ -384,10 +391,10 @@ class Packs:
 
 
 class Bound:
-    """A layer on a map: all that its calls have in common.
+    """A layer on a map, with the data that its calls share.
 
-    `call()` is a pass, ready to run. It is kept by the relation, so it must not
-    keep the relation.
+    `call()` is a pass, ready to run. The relation refers to this object, so the
+    object must not refer to the relation.
     """
 
     __slots__ = ("calls", "cin", "cout", "layer", "rows")
@@ -401,7 +408,7 @@ class Bound:
     def call(
         self, m: Map, which: int, extra: bool, stream: Optional[int]
     ) -> maps.Call:
-        """A pass on its map; `extra` as Relation.call() has it."""
+        """Returns a pass on its map; `extra` is as in Relation.call()."""
         found = self.calls.get((which, extra))
         if found is None or m.relation.ctx.pid != context.own_pid:
             found = m.relation.call(self.layer, which, extra, stream)
@@ -410,7 +417,8 @@ class Bound:
 
 
 def _bound(x: Tensor, weight: Tensor, m: Map) -> Bound:
-    """The layer of a call on its map. Checks what tensors have in common."""
+    """Returns the layer of a call on its map, and checks that the tensors fit
+    together."""
     deterministic = context.deterministic(
         torch.are_deterministic_algorithms_enabled()
     )
@@ -456,8 +464,8 @@ def _pack(
     packs: Optional[Packs],
     which: int,
 ) -> Tuple[Any, Optional[int], Optional[int]]:
-    """Packed weights and the workspace of a call: what keeps their memory
-    alive, and their addresses."""
+    """Returns packed weights and the workspace of a call: the objects that keep
+    their memory alive, and their addresses."""
     size, dtype = call.plan.weights_bytes, x.dtype
     if packs is not None and context.frozen():
         scratch, work = _bytes(call.work_bytes, x)
@@ -468,7 +476,7 @@ def _pack(
             _pack_into(call, packed, weight, dtype, stream)
             entry = packs.kept[which] = (call.plan, stamp, packed, memory)
         return (entry, scratch), entry[2], work
-    # One piece of memory for both.
+    # Both share one piece of memory.
     padded = (size + 255) & ~255
     memory, packed = _bytes(padded + call.work_bytes, x)
     _pack_into(call, packed, weight, dtype, stream)
@@ -506,7 +514,7 @@ def _forward(
     m: Map,
     packs: Optional[Packs],
 ) -> Tensor:
-    """The outputs of a layer: [rows_out, cout]."""
+    """Returns the outputs of a layer: [rows_out, cout]."""
     bound = _bound(x, weight, m)
     rows_in, rows = bound.rows
     if x.shape[0] != rows_in:
@@ -537,7 +545,7 @@ def _forward(
 def _backward_input(
     grad: Tensor, weight: Tensor, m: Map, bound: Bound, packs: Optional[Packs]
 ) -> Tensor:
-    """The gradient of the features: [rows_in, cin]."""
+    """Returns the gradient of the features: [rows_in, cin]."""
     rows = bound.rows[0]
     if grad.shape[0] == 0 or rows == 0:
         return grad.new_zeros(rows, bound.cin)
@@ -563,7 +571,7 @@ def _backward_input(
 def _backward_weight(
     grad: Tensor, x: Tensor, weight: Tensor, m: Map, bound: Bound
 ) -> Tensor:
-    """The gradient of the weights, in their shape and type."""
+    """Returns the gradient of the weights, in their shape and type."""
     if grad.shape[0] == 0 or x.shape[0] == 0:
         return torch.zeros_like(weight, memory_format=torch.contiguous_format)
     stream = _stream(grad)
@@ -601,7 +609,7 @@ def _gradients(
 
 
 class _Conv(torch.autograd.Function):
-    """A layer of eager code."""
+    """The autograd function of a layer in eager code."""
 
     @staticmethod
     def forward(
@@ -630,7 +638,7 @@ _bare: Any = super(torch.autograd.Function, _Conv).apply
 
 
 def _apply(*arguments: Any) -> Any:
-    """_Conv.apply, without what only torch.func's transforms need of it."""
+    """_Conv.apply without the parts that only torch.func's transforms need."""
     if torch._C._are_functorch_transforms_active():
         guarded: Any = _Conv.apply
         return guarded(*arguments)
@@ -638,8 +646,8 @@ def _apply(*arguments: Any) -> Any:
 
 
 def need_first(grad: Tensor) -> None:
-    """Refuses a gradient that is itself to be differentiated: gradients are
-    computed outside of autograd."""
+    """Refuses second derivatives, as gradients are computed outside of
+    autograd."""
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise UnsupportedError(
             "second derivatives of sparse layers are not supported: call "
@@ -652,8 +660,8 @@ def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
 
 
 def _autocast(x: Tensor, weight: Tensor) -> Tensor:
-    """The features in the type of the computation: autocast's, where it is on;
-    else theirs, which is that of the weights."""
+    """Returns the features in the type of the computation: autocast's type if
+    it is on, else their own type, which must be that of the weights."""
     kind = "cuda" if x.is_cuda else "cpu" if x.is_cpu else None
     if kind is None:
         raise InvalidError(
@@ -676,7 +684,7 @@ def conv(
     bias: Optional[Tensor] = None,
     packs: Optional[Packs] = None,
 ) -> Tensor:
-    """The outputs of a layer, [rows, cout], with gradients.
+    """Returns the outputs of a layer, [rows, cout], with gradients.
 
     x       features [rows of the inputs, cin]: float16, bfloat16, float32
     weight  [cout, kx, ky, kz, cin / groups]
@@ -735,7 +743,8 @@ def _op_map(coords: Tensor, words: str) -> Tensor:
 
 def _op_map_out(coords: Tensor, words: str) -> Tuple[Tensor, Tensor]:
     m, out = _find_map(coords, words)
-    # An operator's outputs are its own: the cached voxels stay as they are.
+    # An operator's outputs must not alias other tensors, so the cached voxels
+    # are copied.
     copy = out.clone()
     _attach(copy, _level(out).coords)
     return _handle(m), copy
@@ -831,7 +840,7 @@ for _name, _operator in {
     "conv": _Operator(_op_conv, _fake_conv),
     "conv_backward": _Operator(_op_conv_backward, _fake_conv_backward),
 }.items():
-    # Maps are found by handles, which are on the CPU whatever the device is.
+    # Handles, by which maps are found, are on the CPU for every device.
     _library.impl(_name, _operator.run, "CompositeExplicitAutograd")
     torch.library.register_fake(
         f"spctune::{_name}", _operator.fake, lib=_library

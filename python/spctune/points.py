@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of points that stay where they are."""
+"""Features of points that keep their positions."""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
@@ -17,7 +17,8 @@ __all__ = ["PointTensor"]
 
 class Place:
     """Points, and the kernel maps from them. Tensors with the same points share
-    it. A write to the points makes new maps; copies and files have none."""
+    this object. A write to the points makes new maps; copies and files of the
+    points have no maps."""
 
     def __init__(self, points: Tensor, batch: Optional[Tensor]) -> None:
         self.points, self.batch = points, batch
@@ -30,7 +31,7 @@ class Place:
         return (Place, (self.points, self.batch))
 
     def cloud(self) -> Cloud:
-        """The cloud of the points as they are now."""
+        """Returns the cloud of the current points."""
         xyz, batch = self.points, self.batch
         stamp = (
             _version(xyz),
@@ -54,7 +55,8 @@ class Place:
         return self._cloud
 
     def map_to(self, to: "Place", words: str) -> Map:
-        """The map of a layer from here to other points, or to these."""
+        """Returns the map of a layer from these points to other points, or to
+        themselves."""
         here, there = self.cloud(), to.cloud()
         known = self._maps.setdefault(words, [])
         for m in known:
@@ -64,8 +66,8 @@ class Place:
         return known[-1]
 
     def sample(self, edge: float) -> "Place":
-        """The first point in each voxel of this edge, in ascending order of
-        the voxels."""
+        """Returns the first point in each voxel of this edge, in ascending
+        order of the voxels."""
         cloud = self.cloud()
         found = self._samples.get(edge)
         if found is None:
@@ -83,12 +85,12 @@ class PointTensor:
     """Features of points.
 
     features  [rows, channels]
-    points    [rows, 3]: x, y, z; computed with as float32
-    batch     [rows]: the batch element of each, from 0; None: all are of one
+    points    [rows, 3]: x, y, z; converted to float32
+    batch     [rows]: the batch element of each point, from 0; None: one element
 
-    Points may be equal. Layers keep kernel maps with the points: what replace()
-    returns shares them. No gradient reaches the points. InvalidError: sizes do
-    not fit each other.
+    Points may be equal. Layers keep kernel maps with the points; the result of
+    replace() shares them. No gradient reaches the points. InvalidError: sizes
+    do not fit each other.
     """
 
     def __init__(
@@ -130,16 +132,17 @@ class PointTensor:
         return self.place.batch
 
     def replace(self, features: Tensor) -> "PointTensor":
-        """The same points with other features."""
+        """Returns the same points with other features."""
         return self.at(self.place, features)
 
     @staticmethod
     def at(place: Place, features: Tensor) -> "PointTensor":
-        """Features of points that have maps."""
+        """Makes features of points that have maps."""
         return PointTensor.__new__(PointTensor)._fill(features, place)
 
     def to(self, *args: Any, **kwargs: Any) -> "PointTensor":
-        """Features as Tensor.to() makes them, points on the same device."""
+        """Converts features as Tensor.to() does, and moves the points to the
+        same device."""
         features, batch = self.features.to(*args, **kwargs), self.batch
         if features.device == self.points.device:
             return self.replace(features)
@@ -180,7 +183,8 @@ class PointTensor:
 
 
 def near(x: PointTensor, to: Place, words: str) -> Map:
-    """The map of a layer of points. UnsupportedError: in spctune.compile()."""
+    """Returns the map of a layer of points. UnsupportedError: called within
+    spctune.compile()."""
     if ops.tape is not None:
         raise UnsupportedError(
             "spctune.compile() records layers of voxels; a layer of points "
@@ -193,7 +197,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def apart(function: F) -> F:
-    """A function that torch.compile leaves out of its graphs: clouds have no
-    registered operators."""
+    """Marks a function that torch.compile leaves out of its graphs, as clouds
+    have no registered operators."""
     made: F = torch.compiler.disable(function)
     return made

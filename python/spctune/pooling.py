@@ -24,7 +24,7 @@ __all__ = ["pool"]
 
 
 def _text(words: str, kind: str, x: Tensor) -> str:
-    """The operator in the words of the library."""
+    """Returns the operator in the words of the library."""
     name = _NAMES.get(x.dtype)
     if name is None:
         raise InvalidError(
@@ -36,8 +36,8 @@ def _text(words: str, kind: str, x: Tensor) -> str:
 
 
 def _forward(x: Tensor, m: Map, kind: str) -> Tuple[Tensor, Tensor]:
-    """Outputs [rows_out, channels], and of a maximum the input rows that they
-    are from, int32."""
+    """Returns outputs [rows_out, channels], and for a maximum the input row of
+    each output, int32."""
     _need_rows(x, m.rows_in, "features")
     rows, channels = m.rows_out, x.shape[1]
     out = x.new_zeros(rows, channels)
@@ -62,7 +62,7 @@ def _forward(x: Tensor, m: Map, kind: str) -> Tuple[Tensor, Tensor]:
 
 
 def _backward(grad: Tensor, index: Tensor, m: Map, kind: str) -> Tensor:
-    """The gradient of the features: [rows_in, channels]."""
+    """Returns the gradient of the features: [rows_in, channels]."""
     out = grad.new_zeros(m.rows_in, grad.shape[1])
     if grad.shape[0] and m.rows_in:
         stream, grad = _stream(grad), _ready(grad)
@@ -80,7 +80,7 @@ def _backward(grad: Tensor, index: Tensor, m: Map, kind: str) -> Tensor:
 
 
 class _Pool(torch.autograd.Function):
-    """Pooling of eager code."""
+    """The autograd function of a pooling in eager code."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, m: Map, kind: str) -> Tensor:
@@ -100,7 +100,7 @@ class _Pool(torch.autograd.Function):
 
 
 def pool(x: Tensor, m: AnyMap, words: str, rows: int, kind: str) -> Tensor:
-    """The maximum or the mean of the inputs that each output sees.
+    """Returns the maximum or the mean of the inputs that each output sees.
 
     x     [rows of the inputs, channels]: float16, bfloat16, float32
     m     a map of a strided layer; words: its geometry
@@ -122,8 +122,9 @@ def pool(x: Tensor, m: AnyMap, words: str, rows: int, kind: str) -> Tensor:
 
 
 def over_batches(x: Tensor, batch: Tensor, kind: str) -> Tensor:
-    """[batches, channels] of [rows, channels]: the "max", "mean" or "sum" of
-    the rows of each batch element; batch: its number, [rows]."""
+    """Returns the "max", "mean" or "sum" of the rows of each batch element:
+    [batches, channels] from [rows, channels]. batch [rows] has the batch
+    element of each row."""
     batch = batch.long()
     n = int(batch.max()) + 1 if batch.numel() else 0
     if kind == "max":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long work: a bar of tqdm where it is installed, else a line."""
+"""Progress of long work: a bar if tqdm is installed, otherwise lines."""
 
 import sys
 import time
@@ -9,8 +9,8 @@ __all__ = ["Bar"]
 
 
 class Bar:
-    """Shows how much of `total` is done. update() takes the part and what is
-    worked on or was found."""
+    """Shows how much of `total` is done. update() takes the finished part, and
+    a text about the current work or its result."""
 
     def __init__(self, what: str, total: float = 1.0) -> None:
         self._what, self._total = what, total
@@ -28,8 +28,8 @@ class Bar:
         )
 
     def update(self, done: float, text: str = "") -> None:
-        """Shows `done` of `total`, with the last text. Lines come at most once
-        a second, and the last one once."""
+        """Shows `done` of `total`, with the last text. Prints at most one line
+        a second, and the last line once."""
         is_done = done >= self._total
         if is_done and self._is_done:
             return

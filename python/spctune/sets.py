@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coordinate sets, and how those of a scene that ended serve the next one.
+"""Coordinate sets, and how the sets of a scene that has ended serve the next
+scene.
 
 The voxels of a scene, the sets of outputs derived from them, and the maps over
-these sets form a tree (`_Tree`). Objects of Python that use it share a `Scene`.
-When the last of them ends, the tree is kept as a spare of its context. The next
-scene that fits into its memory fills it anew: nothing is allocated, and one
-wait tells the numbers of voxels of all levels.
+these sets form a tree (`_Tree`). Python objects that use a tree share a
+`Scene`. When the last of these objects ends, the context keeps the tree as a
+spare. The next scene that fits into its memory fills it again: nothing is
+allocated, and one wait gives the numbers of voxels of all levels.
 
-The first tree of a stream fits its scene exactly. From the second one on, trees
-have room for scenes that are somewhat larger.
+The first tree of a stream fits its scene exactly. Later trees have room for
+slightly larger scenes.
 """
 
 import ctypes
@@ -21,26 +22,26 @@ from .context import Context
 
 __all__ = ["Coords", "Shelf", "address_of"]
 
-# The lowest and the highest batch, x, y, z of rows.
+# The lowest and the highest batch, x, y and z of rows.
 Extent = Tuple[List[int], List[int]]
 
 _HALO = 8  # voxels past the extent that kernels may look: the library's default
 _MOST_IDLE = 64  # scenes for which a spare tree is kept without being used
-_MOST_SCENES = 512  # of a tree, whose maps get layouts for ever more kernels
+_MOST_SCENES = 512  # limit of a tree's uses, as layouts add up
 _MOST_ROWS = 1 << 25  # with more, maps with spare room may be too large
-_MOST_BITS = 48  # of keys with room for other extents
+_MOST_BITS = 48  # bits of keys with room for other extents
 
 
 def address_of(pointer: ctypes.c_void_p) -> int:
-    """The object that a call made."""
+    """Returns the object that a call made."""
     if pointer.value is None:
         raise Error("the library returned no object")
     return pointer.value
 
 
 class Shelf:
-    """Maps between two sets, by geometry and direction. They have `refill`,
-    and `is_used`: since the last one."""
+    """Maps between two sets, by geometry and direction. They have `refill`, and
+    `is_used`: true if used since the last refill."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -64,7 +65,7 @@ class _Set:
         self.ctx.release(lib.spc_coords_free, self.ptr)
 
     def trim(self) -> None:
-        """Drops what the last scene did not use."""
+        """Drops sets and maps that the last scene did not use."""
         self.derived = {k: s for k, s in self.derived.items() if s.is_used}
         tables = self.shelf.tables
         self.shelf.tables = {k: t for k, t in tables.items() if t.is_used}
@@ -80,8 +81,8 @@ class _Set:
             held.derive(stream)
 
     def settle(self, stream: Optional[int]) -> None:
-        """Fits the derived sets to their voxels, and drops those that lack
-        memory for them."""
+        """Fits the derived sets to their voxels, and drops sets without enough
+        memory."""
         for key, held in list(self.derived.items()):
             if lib.spc_coords_check(held.ptr, stream):
                 del self.derived[key]
@@ -91,13 +92,13 @@ class _Set:
             held.settle(stream)
 
     def everything(self) -> Iterator["_Set"]:
-        """This set and all that are derived from it."""
+        """Returns this set and all sets derived from it."""
         yield self
         for held in self.derived.values():
             yield from held.everything()
 
     def outputs(self, geometry: Any, has_room: bool) -> "_Set":
-        """The derived set of a geometry."""
+        """Returns the derived set of a geometry."""
         key = bytes(geometry)
         with self.lock:
             found = self.derived.get(key)
@@ -135,10 +136,11 @@ class _Tree:
     def __init__(self, root: _Set, home: Optional[int], has_room: bool) -> None:
         self.root, self.home, self.has_room = root, home, has_room
         self.idle = self.scenes = 0
-        self.is_shared = False  # read on another stream, too
+        self.is_shared = False  # also read on another stream
 
     def refill(self, address: int, rows: int) -> bool:
-        """Fills it from rows. False: these do not fit, and it is of no use."""
+        """Fills the tree from rows. Returns false if the rows do not fit; the
+        tree is then useless."""
         root, home = self.root, self.home
         check = root.ctx.check
         root.trim()
@@ -166,10 +168,11 @@ class _Tree:
 
 
 class Scene:
-    """Shared by all objects that use a tree; the last one leaves it.
+    """Shared by all objects that use a tree; the last object releases the tree.
 
-    The context holds the tree meanwhile. Else the collector could end the sets
-    of a tree together with the scene that is about to keep it.
+    Until then the context refers to the tree. Otherwise the garbage collector
+    could end the sets of a tree together with the scene that is about to keep
+    the tree.
     """
 
     def __init__(self, ctx: Context, tree: _Tree) -> None:
@@ -197,9 +200,9 @@ class Coords:
         extent: Callable[[], Extent],
     ) -> "Coords":
         """The set of int32 rows (batch, x, y, z) at a device address, a
-        multiple of 16. `extent` tells the lowest and highest of each; it is
+        multiple of 16. `extent` returns the lowest and highest of each; it is
         called only if there is at least one row. Waits for the stream.
-        InvalidError: two equal rows, or an extent that no key holds."""
+        InvalidError: two equal rows, or an extent that exceeds the keys."""
         try:
             with ctx.calling():
                 tree = _refilled(ctx, address, rows, stream)
@@ -212,14 +215,14 @@ class Coords:
         return cls(Scene(ctx, tree), tree.root)
 
     def outputs(self, geometry: Any) -> "Coords":
-        """The set of outputs of a spc_geometry. Waits for the device where it
-        is new."""
+        """Returns the set of outputs of a spc_geometry. Waits for the device if
+        the set is new."""
         has_room, held = self.scene.tree.has_room, self.held
         made = self.ctx.retry(lambda: held.outputs(geometry, has_room))
         return Coords(self.scene, made)
 
     def data(self) -> Optional[int]:
-        """The device address of a set of outputs: int32 [rows][4]."""
+        """Returns the device address of a set of outputs: int32 [rows][4]."""
         return lib.spc_coords_data(self.ptr)  # type: ignore[no-any-return]
 
 
@@ -229,11 +232,11 @@ class Coords:
 def _refilled(
     ctx: Context, address: int, rows: int, stream: Optional[int]
 ) -> Optional[_Tree]:
-    """The smallest spare tree that has memory for these rows, filled from
-    them; None: there is none."""
+    """Fills the smallest spare tree that has memory for these rows, and returns
+    it; None if there is none."""
     spares: List[_Tree] = []
     try:
-        # Other threads, and the collector, append at any time.
+        # Other threads, and the garbage collector, may append at any time.
         while True:
             spares.append(ctx.spares.popleft())
     except IndexError:
@@ -244,7 +247,7 @@ def _refilled(
     )
     for tree in spares:
         tree.idle += 1
-        # Trees without room have served once there are others.
+        # Trees without spare room are dropped once there are others.
         is_useful = tree.has_room or ctx.extents.get(tree.home) is None
         is_useful &= tree.idle <= _MOST_IDLE and tree.scenes < _MOST_SCENES
         if tree is not chosen and is_useful:
@@ -266,8 +269,8 @@ def _made(
     stream: Optional[int],
     extent: Callable[[], Extent],
 ) -> _Tree:
-    """A new tree: fitting the first scene of a stream exactly, and with room
-    for others from the second one on."""
+    """Makes a new tree. It fits the first scene of a stream exactly; later
+    trees have room for other scenes."""
     is_first = stream not in ctx.extents
     if rows and not is_first and context.reuses() and rows < _MOST_ROWS:
         root = _reserve(ctx, rows, stream, extent)
@@ -280,8 +283,8 @@ def _made(
 def _exact(
     ctx: Context, address: int, rows: int, stream: Optional[int]
 ) -> _Tree:
-    """A new tree that fits these rows. Its derived sets have room, unless it is
-    the first."""
+    """Makes a new tree that fits these rows. Its derived sets have spare room,
+    except in the first tree."""
     out = ctypes.c_void_p()
     ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows, stream))
     has_room = stream in ctx.extents
@@ -296,8 +299,8 @@ def _reserve(
     stream: Optional[int],
     extent: Callable[[], Extent],
 ) -> Optional[_Set]:
-    """An empty set with memory for rows like these and those before; None: the
-    extent is too wide for that."""
+    """Makes an empty set with memory for these and earlier rows; None if the
+    extent is too wide."""
     low, high = extent()
     seen = ctx.extents[stream]
     if seen is not None:
@@ -315,13 +318,14 @@ def _reserve(
 
 
 def _more(rows: int) -> int:
-    """Room for a somewhat larger scene."""
+    """Returns the capacity for a slightly larger scene."""
     return rows + rows // 4 + 1
 
 
 def _widen(low: List[int], high: List[int]) -> Optional[Extent]:
-    """The extent of an eighth more on each axis, and of all that the same bits
-    of a key can hold. None: negative batches, or too many bits."""
+    """Returns the extent with an eighth more on each axis, widened to all
+    values that the same bits of a key can hold. None if a batch is negative, or
+    the key needs too many bits."""
     wide_low, wide_high, total = [], [], 0
     for axis, (first, last) in enumerate(zip(low, high)):
         if axis == 0:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 __all__ = ["facts", "picture", "table"]
 
-# Colours that are told apart in print, too (Okabe and Ito).
+# Colours that differ in print and for colour-blind readers (Okabe and Ito).
 _COLOURS = (
     "#0072b2",
     "#e69f00",
@@ -16,12 +16,13 @@ _COLOURS = (
     "#d55e00",
     "#f0e442",
 )
-_NONE = "#999999"  # steps without a kernel of their own
-_LEFT, _WIDE, _LINE = 190, 420, 16  # of the picture, in pixels
+_NONE = "#999999"  # steps without their own kernel
+_LEFT, _WIDE, _LINE = 190, 420, 16  # width of the picture, in pixels
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; cells are escaped, and numbers are at the right."""
+    """Returns a table; cells are escaped, and numbers are aligned to the
+    right."""
     out = ["<table><tr>"]
     out += [f"<th>{escape(h)}</th>" for h in heads]
     out.append("</tr>")
@@ -36,7 +37,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def facts(title: str, pairs: Iterable[Tuple[str, Any]]) -> str:
-    """A title and a table of names and values."""
+    """Returns a title and a table of names and values."""
     return f"<b>{escape(title)}</b>" + table(
         ("", ""), [(name, str(value)) for name, value in pairs]
     )
@@ -57,7 +58,8 @@ def _box(x: float, y: float, width: float, fill: str, high: float) -> str:
 
 
 def _bar(step: Any, y: float, scale: float, colour: str) -> List[str]:
-    """A step: its name, a bar as long as its time, and a mark at its floor."""
+    """Returns a step: its name, a bar as long as its time, and a mark at its
+    floor."""
     name = step.name if len(step.name) < 28 else "…" + step.name[-26:]
     end = _LEFT + scale * step.us
     out = [
@@ -75,8 +77,9 @@ def _bar(step: Any, y: float, scale: float, colour: str) -> List[str]:
 
 
 def picture(steps: Sequence[Any]) -> str:
-    """The steps of a network (network.Step) as SVG: a bar a step, as long as
-    its time and coloured by its dataflow, with a mark at its floor."""
+    """Returns the steps of a network (network.Step) as SVG, with a bar for each
+    step: its length is the time, its colour the dataflow, and a mark shows the
+    floor."""
     longest = max((max(s.us, s.floor_us) for s in steps), default=0) or 1
     colours: Dict[str, str] = {}
     for s in steps:

@@ -18,7 +18,8 @@ Three = Tuple[int, int, int]
 def per_axis(
     value: Union[int, Sequence[int], Tensor], n: int
 ) -> Tuple[int, ...]:
-    """One number for all axes, or one for each. InvalidError: another count."""
+    """Returns one number for each axis from one number for all, or one for
+    each. InvalidError: another count."""
     if isinstance(value, Tensor):
         value = value.flatten().tolist()
     if not hasattr(value, "__len__"):
@@ -30,7 +31,8 @@ def per_axis(
 
 
 def three(value: Union[int, Sequence[int]]) -> Three:
-    """One number for all axes, or one for each."""
+    """Returns one number for each axis from one number for all, or one for
+    each."""
     if isinstance(value, int):
         return (value, value, value)
     x, y, z = (int(v) for v in value)
@@ -38,7 +40,7 @@ def three(value: Union[int, Sequence[int]]) -> Three:
 
 
 def by_axis(values: Sequence[int]) -> str:
-    """Numbers in the words of a layer: 3x3x1."""
+    """Returns numbers in the words of a layer: 3x3x1."""
     return "x".join(map(str, values))
 
 
@@ -49,7 +51,7 @@ def footprint_shape(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tuple[int, ...]:
-    """The spatial shape of the outputs of a dense strided layer."""
+    """Returns the spatial shape of the outputs of a dense strided layer."""
     return tuple(
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, t, p, d in zip(shape, kernel, stride, padding, dilation)
@@ -57,7 +59,7 @@ def footprint_shape(
 
 
 class Made(NamedTuple):
-    """The layer that made a set of voxels, for the one that inverts it."""
+    """The layer that made a set of voxels, for the layer that inverts it."""
 
     map: AnyMap
     words: str
@@ -71,8 +73,8 @@ class SparseTensor:
     shape       voxels along x, y, z; None: not limited
     batch_size  number of batch elements; None: one more than the highest
 
-    Layers keep kernel maps with the tensor `coords`: tensors that share it
-    share them. InvalidError: sizes do not fit each other.
+    Layers keep kernel maps with the tensor `coords`: tensors with the same
+    `coords` share the maps. InvalidError: sizes do not fit each other.
     """
 
     def __init__(
@@ -107,20 +109,22 @@ class SparseTensor:
 
     @property
     def batch_size(self) -> int:
-        """Batch elements. Waits for the device where it was not stated."""
+        """Number of batch elements. Waits for the device if the number was not
+        stated."""
         if self._batch_size is None:
             rows = self.coords.shape[0]
             self._batch_size = int(self.coords[:, 0].max()) + 1 if rows else 0
         return self._batch_size
 
     def replace(self, features: Tensor) -> "SparseTensor":
-        """The same voxels with other features."""
+        """Returns the same voxels with other features."""
         if (
             torch.compiler.is_compiling()
             or features.dim() != 2
             or features.shape[0] != self.features.shape[0]
         ):
-            # Says what is wrong; a compiled graph has it checked.
+            # Raises an error if sizes do not fit; a compiled graph has already
+            # checked them.
             return SparseTensor(
                 features, self.coords, self.shape, self._batch_size, self.made
             )
@@ -131,11 +135,11 @@ class SparseTensor:
         return other
 
     def parts(self) -> Tuple[Tensor, Tensor]:
-        """Features and voxels, for spctune.compile()."""
+        """Returns features and voxels, for spctune.compile()."""
         return self.features, self.coords
 
     def remade(self, features: Tensor, coords: Tensor) -> "SparseTensor":
-        """This tensor with other features and voxels."""
+        """Returns this tensor with other features and voxels."""
         return SparseTensor(features, coords, self.shape, self._batch_size)
 
     def dense(self, shape: Optional[Sequence[int]] = None) -> Tensor:
@@ -147,7 +151,8 @@ class SparseTensor:
         return to_dense(self.features, self.coords, shape, self.batch_size)
 
     def to(self, *args: Any, **kwargs: Any) -> "SparseTensor":
-        """Features as Tensor.to() makes them, coords on the same device."""
+        """Converts features as Tensor.to() does, and moves coords to the same
+        device."""
         features = self.features.to(*args, **kwargs)
         if features.device == self.coords.device:
             return self.replace(features)
@@ -182,7 +187,7 @@ class SparseTensor:
 def describe(
     title: str, features: Tensor, coords: Tensor, pairs: Sequence[Any]
 ) -> str:
-    """HTML of a tensor of voxels for notebooks. Reads the voxels."""
+    """Returns HTML of a tensor of voxels for notebooks. Reads the voxels."""
     rows, channels = features.shape
     facts = [("voxels", rows), ("channels", channels), *pairs]
     facts.append(("type", f"{str(features.dtype)[6:]} on {features.device}"))
@@ -198,7 +203,8 @@ def describe(
 def to_dense(
     features: Tensor, indices: Tensor, shape: Sequence[int], batch_size: int
 ) -> Tensor:
-    """[batch, channels, *shape] of features of voxels, with gradients."""
+    """Returns features of voxels as [batch, channels, *shape], with
+    gradients."""
     if ops.tape is not None:
         traced: Tensor = ops.tape.dense(
             features,

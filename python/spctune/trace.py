@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracing: one run of a model becomes a tape.
 
-The model runs as it is, so Python's branches are taken as they fall. Beside it
-each torch function and each layer is written down, with what it read and what
-it returned. Tensors on the tape are numbers. `same_path` compares the tapes of
-two samples: they differ in sizes alone, else the model branches on its data.
+The model runs unchanged. Tracing records each torch function and each layer
+with its inputs and results. Tensors on the tape are numbers. `same_path`
+compares the tapes of two samples: if they differ in more than sizes, the model
+branches on its data.
 """
 
 import copy
@@ -43,8 +43,8 @@ class Ref(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of a tensor of the tape along an axis, times a whole number, or
-    divided by one."""
+    """The size of a tensor of the tape along an axis, multiplied or divided by
+    a whole number."""
 
     number: int
     axis: int
@@ -53,8 +53,8 @@ class Size(NamedTuple):
 
 
 class Given(NamedTuple):
-    """An argument that is no tensor and differs between samples: the keys that
-    lead to it."""
+    """An argument that is not a tensor and differs between samples, named by
+    its keys."""
 
     path: Tuple[Any, ...]
 
@@ -68,11 +68,11 @@ class Sparse(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Something that the model did.
+    """One operation of the model.
 
     kind   "torch", or one of our layers: "conv", "pool", "map", "dense"
-    func   what was called; args, kwargs, out: tensors are Refs
-    where  the line of the model
+    func   the called function; tensors in args, kwargs and out are Refs
+    where   the model's line
     map    of a layer
     """
 
@@ -86,7 +86,7 @@ class Entry(NamedTuple):
 
 
 class Escape(NamedTuple):
-    """A tensor became a number of Python's."""
+    """A tensor was converted to a Python number."""
 
     name: str
     value: Any
@@ -97,8 +97,8 @@ class Escape(NamedTuple):
 
 
 def is_sparse(value: Any) -> bool:
-    """A sparse tensor of this package or of one of its drop-ins: it has
-    parts(), its features and voxels, and remade() with others."""
+    """A sparse tensor of this package or of a drop-in. parts() returns its
+    features and voxels; remade() makes a tensor with others."""
     return hasattr(type(value), "parts") and hasattr(type(value), "remade")
 
 
@@ -107,8 +107,8 @@ def change(
     tensor: Callable[[Tensor], Any],
     sparse: Optional[Callable[[Any], Any]] = None,
 ) -> Any:
-    """A copy of nested lists, tuples and dicts in which tensor() replaces
-    tensors and sparse() sparse tensors."""
+    """Returns a copy of nested lists, tuples and dicts in which tensor()
+    replaces tensors, and sparse() replaces sparse tensors."""
     if isinstance(value, Tensor):
         return tensor(value)
     if sparse is not None and is_sparse(value):
@@ -127,8 +127,8 @@ def change(
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What nested lists, tuples and dicts hold, in order; what stands for a
-    value of the tape is whole."""
+    """Lists the elements of nested lists, tuples and dicts in order; references
+    to the tape count as elements."""
     if isinstance(value, dict):
         for item in value.values():
             yield from leaves(item)
@@ -144,7 +144,7 @@ def leaves(value: Any) -> Iterator[Any]:
 def places(
     value: Any, path: Tuple[Any, ...] = ()
 ) -> Iterator[Tuple[Tuple[Any, ...], Any]]:
-    """As leaves(), each with the keys that lead to it."""
+    """Lists the elements like leaves(), each with its keys."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from places(item, path + (key,))
@@ -159,7 +159,7 @@ def places(
 
 
 def fill(value: Any, of: Callable[[Any], Any]) -> Any:
-    """A copy in which of() replaces what stands for a value of the tape."""
+    """Returns a copy in which of() replaces references to the tape."""
     if isinstance(value, (Ref, Size, Sparse, Given)):
         return of(value)
     if isinstance(value, slice):
@@ -185,7 +185,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 
 
 def _where() -> str:
-    """The innermost line that is neither torch's nor ours."""
+    """Returns the innermost line outside of torch and this package."""
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -195,7 +195,7 @@ def _where() -> str:
     return "?"
 
 
-# Of these a tensor's number comes out.
+# Methods that convert a tensor to a number.
 _ESCAPES = (
     "__bool__",
     "__int__",
@@ -209,8 +209,8 @@ _ESCAPES = (
 
 
 class Tape(TorchFunctionMode):
-    """What a run did. `inputs`: the arguments, `result`: what it returned, both
-    with Refs; tensors[number] is a tensor as it was at the end."""
+    """The record of a run. `inputs` are the arguments and `result` the returned
+    value, both with Refs; tensors[number] is a tensor as it was at the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,20 +219,21 @@ class Tape(TorchFunctionMode):
         self.tensors: List[Tensor] = []
         self.shapes: List[Tuple[int, ...]] = []
         self.coords: Dict[int, Any] = {}  # sets of the voxels among tensors
-        # The voxels and the words that a relation was made of.
+        # The voxels and the words from which a relation was made.
         self._sources: Dict[int, Tuple[Any, str]] = {}
         self._numbers: Dict[int, int] = {}
         self.inputs: Any = None
         self.result: Any = None
 
     def number(self, tensor: Tensor) -> Optional[int]:
-        """The number of a tensor; None: a constant, as a parameter is."""
+        """Returns the number of a tensor; None for a constant, such as a
+        parameter."""
         return self._numbers.get(id(tensor))
 
     def add(self, tensor: Tensor) -> Ref:
-        """A new number; of a tensor that was written to a new one, too."""
+        """Gives a tensor a new number, also after a write to it."""
         self._numbers[id(tensor)] = len(self.tensors)
-        self.tensors.append(tensor)  # keeps it, and so its id
+        self.tensors.append(tensor)  # keeps the tensor alive, and so its id
         self.shapes.append(tuple(tensor.shape))
         return Ref(len(self.tensors) - 1)
 
@@ -241,7 +242,7 @@ class Tape(TorchFunctionMode):
         return tensor if number is None else Ref(number)
 
     def refs(self, value: Any) -> Any:
-        """A structure with Refs in the place of tensors of the tape."""
+        """Returns a structure with Refs in place of the tape's tensors."""
         return change(value, self._ref, self._sparse)
 
     def _sparse(self, value: Any) -> Sparse:
@@ -266,7 +267,7 @@ class Tape(TorchFunctionMode):
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", str(func))
         reads = any(isinstance(v, Ref) for v in leaves(before))
-        # What is made of parameters alone is as constant as they are.
+        # Results of parameters alone are constants too.
         if not reads and any(isinstance(v, Tensor) for v in leaves(before)):
             return result
         if name in _ESCAPES and reads:
@@ -277,7 +278,7 @@ class Tape(TorchFunctionMode):
         if not returns and not (reads and name == "__setitem__"):
             return result
         out = change(result, self.add)
-        if name == "__setitem__":  # a new state of what was written to
+        if name == "__setitem__":  # a new state of the tensor that was written
             out = self.add(args[0])
         self.entries.append(
             Entry("torch", func, before[0], before[1], out, _where())
@@ -292,7 +293,7 @@ class Tape(TorchFunctionMode):
     def pool(
         self, x: Tensor, m: Map, kind: str, run: Callable[[], Tensor]
     ) -> Tensor:
-        """A pooling by "max" or "mean"."""
+        """Records a pooling by "max" or "mean"."""
         with torch._C.DisableTorchFunction():
             result = run()
         args = (self.refs(x), kind, self._source(m))
@@ -309,7 +310,7 @@ class Tape(TorchFunctionMode):
         m: Map,
         run: Callable[[], Tensor],
     ) -> Tensor:
-        """A convolution."""
+        """Records a convolution."""
         with torch._C.DisableTorchFunction():
             result = run()
         args = self.refs((x, weight, bias)) + (self._source(m),)
@@ -319,7 +320,7 @@ class Tape(TorchFunctionMode):
         return result
 
     def kernel_map(self, indices: Tensor, m: Map, out: Tensor) -> None:
-        """A map was made: from these voxels to those."""
+        """Records that a map was made between two sets of voxels."""
         r = m.relation
         ends = (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
         before = self.refs(indices)
@@ -344,7 +345,7 @@ class Tape(TorchFunctionMode):
         batch_size: int,
         run: Callable[[], Tensor],
     ) -> Tensor:
-        """A dense volume."""
+        """Records a dense volume."""
         with torch._C.DisableTorchFunction():
             result = run()
         args = self.refs((features, indices, list(shape), batch_size))
@@ -359,7 +360,7 @@ def record(
 ) -> Tape:
     """Runs call(*args, **kwargs) and returns its tape."""
     tape = Tape()
-    # The model may write to its containers: it gets copies of them.
+    # The model may write to its containers, so it gets copies.
     given = change((args, kwargs), lambda t: t)
     tape.take_inputs(given)
     if ops.tape is not None:
@@ -385,7 +386,8 @@ def _name(entry: Entry) -> str:
 
 
 def same_path(a: Tape, b: Tape) -> None:
-    """TraceError unless both tapes are those of one path through the model."""
+    """Raises TraceError unless both tapes took the same path through the
+    model."""
     for one, other in zip(a.escapes, b.escapes):
         if one.where != other.where:
             break
@@ -420,7 +422,8 @@ def _size_of(
     limit: int,
     known: Callable[[int], bool],
 ) -> Optional[Size]:
-    """The tensor whose size explains two numbers, best by being equal."""
+    """Finds the tensor whose sizes explain two numbers; equal sizes are the
+    best explanation."""
     found: Optional[Size] = None
     for number in range(limit):
         if not known(number):
@@ -450,8 +453,9 @@ def unify(
     entry: Entry,
     known: Callable[[int], bool],
 ) -> Any:
-    """The arguments of an entry for scenes of any size: numbers in which the
-    tapes differ become the sizes of tensors. TraceError if there is none."""
+    """Returns the arguments of an entry for scenes of any size: numbers that
+    differ between the tapes become sizes of tensors. Raises TraceError if no
+    tensor explains a number."""
     if isinstance(one, bool) or not isinstance(one, int):
         return one
     if one == other:
@@ -478,7 +482,7 @@ def unify_all(
     entry: Entry,
     known: Callable[[int], bool],
 ) -> Any:
-    """unify() of nested lists, tuples, dicts and slices."""
+    """Applies unify() to nested lists, tuples, dicts and slices."""
 
     def again(x: Any, y: Any) -> Any:
         return unify_all(a, b, x, y, entry, known)

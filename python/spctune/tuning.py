@@ -50,7 +50,7 @@ def _text(value: Optional[bytes]) -> str:
 
 
 def _device(name: Optional[str]) -> str:
-    """The device of a name; of None the best one."""
+    """Returns the device of that name; None selects the best device."""
     if name is not None:
         return "cuda:0" if name == "cuda" else name
     found = devices()
@@ -58,8 +58,9 @@ def _device(name: Optional[str]) -> str:
 
 
 def devices() -> List[Dict[str, Any]]:
-    """The devices of this machine, best first: id ("cuda:0"), name, target
-    ("sm_90a"), memory_bytes, multiprocessors. Makes no context."""
+    """Returns the devices of this machine, best first: id ("cuda:0"), name,
+    target ("sm_90a"), memory_bytes, multiprocessors. Does not make a
+    context."""
     table = (_abi.spc_device_info * 16)()
     count = lib.spc_devices_list(table, len(table))
     return [
@@ -100,7 +101,7 @@ def explain(
     pairs: Optional[int] = None,
     device: Optional[str] = None,
 ) -> Explanation:
-    """The kernel that a layer of so many rows would get, and why.
+    """Returns the kernel that a layer of this size would get, and why.
 
     layer     "subm,cin=64,cout=64,k=3,dtype=f16"
     rows_out  rows of the outputs; None: `rows`
@@ -135,7 +136,7 @@ def explain(
 
 
 class Report(NamedTuple):
-    """What a search found: times in us, `elapsed_s` in seconds."""
+    """The result of a search: times in us, `elapsed_s` in seconds."""
 
     winner: str
     winner_us: float
@@ -221,13 +222,14 @@ def tune(
               the result is a list
     scenes    "gen:lidar@0.1", "scan.bin@0.05", "voxels.npy"
     effort    "quick", "normal", "exhaustive"
-    budget_s  seconds after which no further candidate starts; 0: no limit. Of
-              a folder: seconds in all, and layers behind them are left out
-    progress  True: a bar; or called with the part that is done, from 0 to 1,
-              and the best kernel so far
+    budget_s  seconds after which no further candidate starts; 0: no limit. For
+              a folder: the seconds of all layers together; later layers are
+              left out
+    progress  True: a bar; or a function that gets the finished part, from 0 to
+              1, and the best kernel so far
 
     InvalidError, NotFoundError: a bad word or no such file; Error with the
-    status SPC_EDB: all was measured and could not be stored.
+    status SPC_EDB: the results were measured but could not be stored.
     """
     if scenes is None:
         return _tune_folder(layer, effort, budget_s, device, progress)
@@ -263,7 +265,7 @@ def _tune_folder(
 def _shown(
     what: str, progress: Progress
 ) -> Iterator[Optional[Callable[[float, str], None]]]:
-    """The function that is told of progress; True is a bar."""
+    """Returns the function that receives progress; True makes a bar."""
     if progress is True:
         with Bar(what) as bar:
             yield bar.update
@@ -276,7 +278,8 @@ def _shown(
 def layer_progress(
     progress: Union[bool, None, Callable[[int, int, str], None]], count: int
 ) -> Iterator[Callable[[int, str], None]]:
-    """The function that is told of each of `count` layers."""
+    """Returns the function that receives the progress of each of `count`
+    layers."""
     if progress is True:
         with Bar("tune", max(count, 1)) as bar:
             yield bar.update
@@ -296,7 +299,7 @@ def _tune_files(
     device: Optional[str],
     progress: Optional[Callable[[float, str], None]],
 ) -> Report:
-    """tune() on files and generated scenes."""
+    """Runs tune() on files and generated scenes."""
     ctx, error = Context.get(_device(device)), _abi.spc_error()
     loaded: List[ctypes.c_void_p] = []
     try:
@@ -318,7 +321,7 @@ def tune_scenes(
     budget_s: float = 0,
     progress: Optional[Callable[[float, str], None]] = None,
 ) -> Report:
-    """tune() on scenes that are loaded: objects of the library."""
+    """Runs tune() on loaded scenes, which are objects of the library."""
     if effort not in _EFFORTS:
         raise InvalidError(f"unknown effort '{effort}' ({', '.join(_EFFORTS)})")
     handles = (ctypes.c_void_p * max(len(scenes), 1))(
@@ -351,10 +354,9 @@ def tune_scenes(
 
 
 def wait(progress: bool = False) -> None:
-    """Waits until the background threads have compiled, and with the option
-    background="tune" tuned, all that layers asked for. `progress`: shows the
-    seconds that it takes. Layers find the new kernels with their next kernel
-    map."""
+    """Waits until the background threads have compiled, and with
+    background="tune" also tuned, all requested kernels. `progress` shows the
+    elapsed seconds. Layers find the new kernels with their next kernel map."""
     for ctx in context.existing():
         worker = threading.Thread(
             target=lib.spc_background_wait, args=(ctx.ptr,)
@@ -375,14 +377,14 @@ def wait(progress: bool = False) -> None:
 
 
 def db(device: Optional[str] = None) -> List[Dict[str, Any]]:
-    """What the database has, a dict a problem:
+    """Returns the content of the database, a dict for each problem:
 
     layer      its words; device: the name of the device
     rows       of the outputs, as the database rounds them
-    density    the part of (output, offset) that has an input, from 0 to 1
-    choice     template and configuration; None: nothing is chosen yet
+    density    the fraction of (output, offset) pairs that have an input
+    choice     template and configuration; None: no choice yet
     median_us  time of the choice in us; trials: timed candidates
-    file       the database that has it
+    file       the database that has the problem
 
     device  the context whose databases are read: "cpu", "cuda:0"; None: the
             best device

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks in the shape of well-known ones, for any module with spconv's
-interface; and their definition in double on dense tensors."""
+"""Networks with the shapes of well-known networks, for any module with spconv's
+interface; and their definition in double precision on dense tensors."""
 
 import dense
 import torch
@@ -25,7 +25,8 @@ def block(sp, cin, cout, kernel, key, stride=1, padding=0, kind="subm"):
 
 
 def detector(sp, cin=4):
-    """A backbone in the shape of SECOND's: four levels and a flat end."""
+    """A backbone with the shape of SECOND's: four levels and a flat last
+    layer."""
 
     class Detector(nn.Module):
         def __init__(self):
@@ -97,7 +98,7 @@ def unet(sp, cin=4):
 
 
 def settle(model, seed=0):
-    """Draws what batch normalisation has learnt."""
+    """Sets random parameters and statistics of batch normalisations."""
     draw = torch.Generator().manual_seed(seed)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -115,7 +116,7 @@ def settle(model, seed=0):
 
 
 def scene(seed=0, shape=(41, 32, 24), rows=700, batches=2, cin=4):
-    """Features and voxels along a ground, in no order."""
+    """Returns features and voxels along a ground, in random order."""
     draw = torch.Generator().manual_seed(seed)
     c = torch.stack(
         [
@@ -134,7 +135,8 @@ def scene(seed=0, shape=(41, 32, 24), rows=700, batches=2, cin=4):
 
 
 class Dense:
-    """spconv's interface, computed in double by torch's dense layers."""
+    """spconv's interface, computed in double precision by torch's dense
+    layers."""
 
     class SparseModule(nn.Module):
         pass
@@ -252,7 +254,8 @@ class Dense:
 
 
 def definition(make, model):
-    """The same network in double, with the parameters of `model`."""
+    """Returns the same network in double precision, with the parameters of
+    `model`."""
     twin = make(Dense).double()
     twin.load_state_dict(
         {

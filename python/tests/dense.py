@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense convolution in double as a reference for the tests of PyTorch."""
+"""Dense convolution in double precision, as a reference for the PyTorch
+tests."""
 
 import itertools
 
@@ -7,7 +8,7 @@ import torch
 
 
 def scene(rows, extent, batches=1, seed=0):
-    """Distinct int32 voxels (batch, x, y, z) in no order."""
+    """Returns distinct int32 voxels (batch, x, y, z) in random order."""
     draw = torch.Generator().manual_seed(seed)
     c = torch.stack(
         [
@@ -21,19 +22,21 @@ def scene(rows, extent, batches=1, seed=0):
 
 
 def spread(x, coords, extent, batches):
-    """[batches, channels, extent, extent, extent] in double."""
+    """Returns [batches, channels, extent, extent, extent] in double
+    precision."""
     out = torch.zeros(batches, *extent, x.shape[1], dtype=torch.float64)
     out = out.index_put(tuple(coords.long().T), x.double())
     return out.permute(0, 4, 1, 2, 3)
 
 
 def pick(volume, coords):
-    """The rows of a volume at voxels."""
+    """Returns the rows of a volume at voxels."""
     return volume.permute(0, 2, 3, 4, 1)[tuple(coords.long().T)]
 
 
 def conv(x, coords, weight, bias, outputs, extent, batches, out_extent, **how):
-    """A layer [cout, kx, ky, kz, cin] in double, by torch's dense one."""
+    """Runs a layer [cout, kx, ky, kz, cin] in double precision, by torch's
+    dense layer."""
     volume = spread(x, coords, extent, batches)
     w = weight.double().permute(0, 4, 1, 2, 3)
     y = torch.nn.functional.conv3d(
@@ -44,7 +47,7 @@ def conv(x, coords, weight, bias, outputs, extent, batches, out_extent, **how):
 
 
 def reached(coords, kernel, stride, padding, extent):
-    """The voxels that see an input, sorted: the footprint."""
+    """Returns the sorted voxels that see an input: the footprint."""
     found = set()
     for b, *c in coords.tolist():
         for place in itertools.product(range(kernel), repeat=3):

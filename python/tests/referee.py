@@ -13,7 +13,8 @@ import torch
 name, state, given = torch.load(sys.argv[1])
 model = getattr(backbones, name)(sp)
 model.load_state_dict(state)
-# It refuses a bias in evaluation; nothing here but normalisation looks at this.
+# spconv refuses a bias in evaluation mode; only the normalisations depend on
+# this mode.
 model.eval()
 for module in model.modules():
     if isinstance(module, sp.conv.SparseConvolution):

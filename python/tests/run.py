@@ -18,7 +18,7 @@ def main() -> int:
     sys.path[:0] = [HERE, package, os.path.join(package, "examples")]
     try:
         suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:])
-    except unittest.SkipTest as reason:  # of a whole module
+    except unittest.SkipTest as reason:  # of a whole test module
         print(f"skipped: {reason}")
         return 77
     result = unittest.TextTestRunner(verbosity=2).run(suite)

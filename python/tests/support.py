@@ -7,7 +7,7 @@ import numpy as np
 
 
 def scene(rows, extent, seed=0, batches=1):
-    """Distinct int32 rows (batch, x, y, z) in no order."""
+    """Returns distinct int32 rows (batch, x, y, z) in random order."""
     rng = np.random.default_rng(seed)
     all_rows = np.stack(
         [
@@ -20,8 +20,8 @@ def scene(rows, extent, seed=0, batches=1):
 
 
 def dense_conv(x, coords, weight, outputs, stride, origin):
-    """The sum of the definition in double: the input of output o at place p
-    lies at o * stride + origin + p."""
+    """Computes the definition in double precision: at offset p, output o reads
+    the input at o * stride + origin + p."""
     index = {tuple(c): i for i, c in enumerate(coords.tolist())}
     out = np.zeros((len(outputs), weight.shape[0]))
     places = list(itertools.product(*(range(k) for k in weight.shape[1:4])))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirror of the headers, and the check of the library at import."""
+"""Tests the mirror of the headers, and the library check at import."""
 
 import ctypes
 import glob
@@ -23,7 +23,7 @@ size_t spc_struct_bytes(const char *name) { return %s; }
 
 
 def import_with(library):
-    """The text on standard error of an import with another library."""
+    """Returns the text on standard error of an import with another library."""
     env = dict(os.environ, SPC_LIBRARY=library, PYTHONPATH=PACKAGE)
     return subprocess.run(
         [sys.executable, "-c", "import spctune"],

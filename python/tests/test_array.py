@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spctune.array on the cpu device, with NumPy."""
+"""Tests spctune.array on the cpu device, with NumPy."""
 
 import gc
 import os
@@ -66,12 +66,12 @@ w = np.ones((16, 3, 3, 3, 16), np.float32)
 most = 0
 for i in range(20):
     circle = [array.make_map(coords, "conv,k=3,stride=2,rule=floor")]
-    circle.append(circle)  # only the collector ends this one
+    circle.append(circle)  # only the garbage collector ends this map
     array.conv(x, w, circle[0])
     most = max(most, len(held))
 del circle
 gc.collect()
-array.make_map(coords, "subm,k=3")  # frees what ended within a call
+array.make_map(coords, "subm,k=3")  # frees maps that ended within a call
 gc.collect()
 spctune.empty_cache()
 assert most > 0
@@ -126,7 +126,7 @@ class Layers(unittest.TestCase):
         self.close(array.conv(self.x, w, m), want)
 
     def test_gradients_are_those_of_the_definition(self):
-        """Of a linear function f, <f(x), g> = <x, the gradient of g>."""
+        """For a linear function f, <f(x), g> = <x, gradient of g>."""
         for words in ("subm,k=3", "subm,k=2", CONV):
             with self.subTest(words):
                 k = 2 if "k=2" in words else 3
@@ -153,7 +153,7 @@ class Layers(unittest.TestCase):
         self.assertEqual((back.rows_in, back.rows_out), (m.rows_out, m.rows_in))
         y, w = random(m.rows_out, 8), random(16, 3, 3, 3, 8)
         got = array.conv(y, w, back)
-        # Its matrix is that of the gradient of the strided layer.
+        # The layer's matrix is that of the strided layer's gradient.
         turned = np.ascontiguousarray(w.transpose(4, 1, 2, 3, 0))
         dx, _ = array.conv_gradients(y, self.x, turned, m)
         self.close(got, dx)
@@ -341,7 +341,7 @@ class Tuning(unittest.TestCase):
             spctune.explain("subm,colour=1", 1, device="cpu")
 
     def test_tune_stores_what_db_finds(self):
-        """In a process with a database of its own."""
+        """Runs in a process with its own database."""
         with tempfile.TemporaryDirectory() as folder:
             env = dict(
                 os.environ,

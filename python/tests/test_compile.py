@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spctune.compile(): models against themselves, and what it refuses."""
+"""Tests spctune.compile(): compiled against eager models, and refused
+models."""
 
 import collections
 import os
@@ -25,7 +26,7 @@ EXTENT = 24
 
 
 def voxels(rows, generator, batches=2, extent=EXTENT):
-    """Distinct voxels in no order."""
+    """Returns distinct voxels in random order."""
     cells = batches * extent**3
     at = torch.randperm(cells, generator=generator)[:rows]
     columns = [
@@ -38,7 +39,7 @@ def voxels(rows, generator, batches=2, extent=EXTENT):
 
 
 def settle(model, generator):
-    """Statistics and weights of normalisations as after some training."""
+    """Sets statistics and weights of normalisations as after some training."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
             with torch.no_grad():
@@ -54,7 +55,7 @@ def relu(x):
 
 
 class Block(nn.Module):
-    """Two layers and a shortcut, as ResNets have them."""
+    """A block of two layers and a shortcut, as in ResNets."""
 
     def __init__(self, c):
         super().__init__()
@@ -79,7 +80,8 @@ def layer(cin, cout, **more):
 
 
 class Backbone(nn.Module):
-    """Like a detector's: strided levels, a dense plane, a dict in and out."""
+    """A model like a detector's: strided levels, a dense plane, and a dict as
+    input and output."""
 
     def __init__(self):
         super().__init__()
@@ -105,7 +107,8 @@ class Backbone(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down, up again by the inverse layer, joined with what was there."""
+    """A model that goes down, up again by the inverse layer, and concatenates
+    with the finer level."""
 
     def __init__(self):
         super().__init__()
@@ -209,8 +212,8 @@ class Whole(Compiled):
                 )
         steps = net.network.steps()
         self.assertEqual(sum(s.kind == "conv" for s in steps), 8)
-        # Normalisations, shortcuts and activations lie in epilogues; besides
-        # there are the norm with its gelu, and the channel reduction.
+        # Normalisations, shortcuts and activations are in epilogues; the only
+        # other steps are the norm with its gelu and the channel reduction.
         self.assertLessEqual(sum(s.kind == "feature" for s in steps), 3)
         self.assertIn(
             "epilogue=scale+bias+add+relu", "".join(s.text for s in steps)
@@ -308,7 +311,7 @@ class DropIn(Compiled):
 
     def test_a_model_that_ran_before_on_the_same_voxels(self):
         """Eager layers of several shapes may share one wide shape; the network
-        has the shape of each."""
+        has the shape of each layer."""
         model = backbones.settle(backbones.detector(sp)).eval()
         samples = [
             (*backbones.scene(i, rows=300 + 200 * i)[:2], [81, 96, 80], 2)
@@ -434,7 +437,7 @@ class Sizes(Compiled):
 
 
 class Refused(Compiled):
-    """What cannot be a network is named with its line."""
+    """The error of a refused model names its line."""
 
     def refused(self, forward, words, rows=(60, 130), inner=None):
         model = On(inner or snn.Conv3d(4, 4, 3), forward).eval()
@@ -517,7 +520,7 @@ class Refused(Compiled):
         twice[1] = twice[0]
         with self.assertRaisesRegex(spctune.Error, "same|equal|twice|dupl"):
             net(batches[0][0], twice)
-        # It goes on afterwards.
+        # Other models still work afterwards.
         with torch.no_grad():
             want = model(*batches[0])
         self.close(net(*batches[0]).features, want.features, 2e-5)

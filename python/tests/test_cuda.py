@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers on a GPU against the same layers on the processor."""
+"""Compares layers on a GPU with the same layers on the processor."""
 
 import importlib.util
 import unittest
@@ -19,7 +19,7 @@ from spctune import nn
 
 
 def error(got, want):
-    """The largest difference over the largest value."""
+    """Returns the largest difference relative to the largest value."""
     want = want.double().cpu()
     size = max(want.abs().max().item(), 1e-30)
     return (got.double().cpu() - want).abs().max().item() / size
@@ -28,7 +28,7 @@ def error(got, want):
 class Cuda(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(0)
-        # In full precision, as the processor has it.
+        # Runs in full precision, as on the processor.
         kept = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = False
         self.addCleanup(setattr, torch.backends.cudnn, "allow_tf32", kept)
@@ -58,7 +58,7 @@ class Cuda(unittest.TestCase):
     def test_memory_is_that_of_torch(self):
         x = spctune.SparseTensor(self.f, self.c, batch_size=self.batches)
         layer = nn.Conv3d(4, 16, 3).cuda()
-        layer(x)  # whatever is made once
+        layer(x)  # allocations that are made once
         before = torch.cuda.memory_allocated()
         y = layer(
             spctune.SparseTensor(
@@ -89,8 +89,8 @@ class Cuda(unittest.TestCase):
         self.assertTrue(torch.equal(fresh, want))
 
     def test_scenes_on_two_streams_at_once(self):
-        """Memory that a scene gives back on one stream is not written on the
-        other while it is read."""
+        """Memory that a scene frees on one stream is not written on another
+        stream while it is still read."""
         model = backbones.unet(sp).cuda().eval()
         scenes = [backbones.scene(seed, rows=2000) for seed in range(4)]
         scenes = [(f.cuda(), c.cuda(), *more) for f, c, *more in scenes]
@@ -190,7 +190,7 @@ class Cuda(unittest.TestCase):
         at = cube.clone()
         torch.cuda.empty_cache()
         _, total = torch.cuda.mem_get_info()
-        # A map of it takes 12 MB; 2 are left.
+        # A map of this scene takes 12 MB; 2 MB are free.
         limit = (torch.cuda.memory_reserved() + (2 << 20)) / total
         torch.cuda.set_per_process_memory_fraction(limit)
         try:
@@ -198,7 +198,7 @@ class Cuda(unittest.TestCase):
             with self.assertRaisesRegex(
                 (spctune.OutOfMemoryError, torch.OutOfMemoryError), "memory"
             ):
-                # What torch keeps in its cache has to be used up, too.
+                # The memory in torch's cache has to be used up too.
                 while True:
                     blocked.append(
                         torch.empty(1 << 20, dtype=torch.uint8, device="cuda")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedDataParallel: two processes with half of a batch each learn what
-one process learns from both halves."""
+"""Tests DistributedDataParallel: two processes with half of a batch each learn
+the same weights as one process with the whole batch."""
 
 import os
 import tempfile
@@ -35,7 +35,7 @@ def model():
 
 
 def loss_of(net, step, half, device):
-    """The loss of a half of the batch of a step."""
+    """Returns the loss of a half of a step's batch."""
     seed = 2 * step + half
     coords = dense.scene(300, 10, 2, seed=seed)
     draw = torch.Generator().manual_seed(seed)
@@ -45,14 +45,14 @@ def loss_of(net, step, half, device):
 
 
 def learn(net, halves, device):
-    """The weights after some steps on halves of the batches."""
+    """Returns the weights after some steps on halves of the batches."""
     torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)  # the order of sums depends on it
+    torch.set_num_threads(1)  # threads change the order of sums
     spctune.options(background=False)
     optimiser = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
     for step in range(STEPS):
         optimiser.zero_grad()
-        # DDP divides the sum of gradients by the processes.
+        # DDP divides the sum of gradients by the number of processes.
         for half in halves:
             (loss_of(net, step, half, device) / len(halves)).backward()
         optimiser.step()
@@ -71,7 +71,8 @@ def process(rank, kind, folder):
     )
     net = model().to(device)
     of_device = [rank] if kind == "cuda" else None
-    # An error if a parameter gets no gradient, or one that DDP does not see.
+    # Raises an error if a parameter gets no gradient, or a gradient that DDP
+    # does not see.
     parallel = torch.nn.parallel.DistributedDataParallel(net, of_device)
     torch.save(learn(parallel, [rank], device), f"{folder}/{rank}")
     dist.destroy_process_group()
@@ -92,7 +93,7 @@ class Ddp(unittest.TestCase):
         for first, second, one, before in zip(*got, want, start):
             self.assertTrue(torch.equal(first, second))
             self.assertTrue(torch.equal(first, one))
-            if first.dim() > 1:  # they have learnt something
+            if first.dim() > 1:  # the weights have changed
                 self.assertFalse(torch.equal(first, before))
 
     @unittest.skipUnless(dist.is_gloo_available(), "PyTorch has no gloo")

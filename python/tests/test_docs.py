@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python lines of docs/python.md run as they are written."""
+"""Runs the Python code of docs/python.md as it is written."""
 
 import os
 import re
@@ -63,15 +63,15 @@ class Page(unittest.TestCase):
         ran = 0
         kept = spctune.options()
         for block in blocks:
-            if "net" in block:  # these blocks go on from each other
+            if "net" in block:  # later blocks continue earlier ones
                 with tempfile.TemporaryDirectory() as folder:
                     text = block.replace("cuda:0", "cpu")
                     text = text.replace('"second.db"', f'"{folder}/second.db"')
                     exec(compile(text, "python.md", "exec"), nets)
                 ran += 1
                 continue
-            # Installing and searching would reach other tests; test_jax has
-            # those of JAX.
+            # Blocks that install or tune would affect other tests; test_jax
+            # covers JAX.
             if "install()" in block or "tune(" in block or "jax" in block:
                 compile(block, "python.md", "exec")
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples that train, in their smallest setting, on the processor."""
+"""Runs the examples that train, in their smallest setting, on the processor."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ EXAMPLES = os.path.dirname(os.path.abspath(curves.__file__))
 
 class Verdicts(unittest.TestCase):
     def runs(self, shift=0.0, seed=0):
-        """Three seeds of a falling curve of ten points."""
+        """Returns three seeds of a falling curve of ten points."""
         draw = numpy.random.default_rng(seed)
         falling = numpy.linspace(2, 1, 10) + shift
         return (falling + draw.normal(0, 0.05, (3, 10))).tolist()
@@ -49,7 +49,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Training(unittest.TestCase):
-    """Both scripts with three seeds, against dense convolution."""
+    """Runs both scripts with three seeds, against dense convolution."""
 
     def train(self, script, folder):
         kept = spctune.options()
@@ -149,8 +149,8 @@ class VoxelBackBone8x(nn.Module):
 
 
 class OpenPcdet(unittest.TestCase):
-    """The example on a package with OpenPCDet's names; on a clone of it where
-    $SPC_OPENPCDET names one."""
+    """Runs the example on a package with OpenPCDet's names, or on the clone
+    that $SPC_OPENPCDET names."""
 
     def test_a_backbone_trains_and_compiles_without_spconv(self):
         with tempfile.TemporaryDirectory() as folder:

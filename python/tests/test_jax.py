@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers in JAX against the sum of the definition, on the cpu device."""
+"""Compares layers in JAX with their definition, on the cpu device."""
 
 import gc
 import itertools
@@ -59,7 +59,8 @@ class Layers(Case):
         )
 
     def test_gradients_are_the_derivatives(self):
-        """The layer is linear in both: its gradients are its transposes."""
+        """The layer is linear in features and weights, so its gradients are its
+        transposes."""
         down = sj.make_map(self.coords, DOWN)
         for m, kernel, cin, cout in (
             (sj.make_map(self.coords, "subm,k=3"), 3, 8, 16),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MinkowskiEngine's interface: layers against the definition in double,
-networks of its shape, and its helpers."""
+"""Tests MinkowskiEngine's interface: layers against the definition in double
+precision, networks, and helpers."""
 
 import sys
 import unittest
@@ -21,7 +21,7 @@ from spctune.minkowski.modules.resnet_block import BasicBlock, Bottleneck
 
 
 def scene(channels, rows=300, seed=0, extent=12, low=0, stride=1):
-    """A sparse tensor of voxels from `low` on."""
+    """Returns a sparse tensor of voxels from `low` on."""
     coords = dense.scene(rows, extent, 2, seed)
     coords[:, 1:] = (coords[:, 1:] + low) * stride
     draw = torch.Generator().manual_seed(seed)
@@ -30,15 +30,15 @@ def scene(channels, rows=300, seed=0, extent=12, low=0, stride=1):
 
 
 def offsets(size):
-    """The offsets of MinkowskiEngine: the first axis fastest, odd kernels
-    centred, even ones from 0."""
+    """Returns the offsets of MinkowskiEngine: the first axis fastest, odd
+    kernels centred, even ones from 0."""
     axes = [range(-(k // 2), k // 2 + 1) if k % 2 else range(k) for k in size]
     x, y, z = axes
     return [(a, b, c) for c in z for b in y for a in x]
 
 
 def defined(x, coords, kernel, size, in_stride, dilation=1, transposed=False):
-    """The sum of the definition over coordinates that are multiples of their
+    """Computes the definition over coordinates that are multiples of their
     strides."""
     rows = {tuple(c): i for i, c in enumerate(x.C.tolist())}
     feats, kernel = x.F.double(), kernel.double()
@@ -91,7 +91,8 @@ class Layers(unittest.TestCase):
                 outputs.append(y)
             keys = {id(y.coordinate_map_key) for y in outputs}
             self.assertEqual(len(keys), 1)
-            # So that a shortcut of another kernel can be added.
+            # A shortcut with another kernel can be added, as both outputs have
+            # the same voxels.
             self.assertEqual((outputs[0] + outputs[2]).F.shape, y.F.shape)
 
     def test_transposed_layers_return_to_the_voxels(self):
@@ -379,7 +380,7 @@ class Helpers(unittest.TestCase):
             rows = [i for i, c in enumerate(cells) if c == at]
             self.assertTrue(torch.allclose(f, feats[rows].mean(0)))
 
-        # Behind a strided layer: each point has the features of its voxel.
+        # After a strided layer, each point has the features of its voxel.
         down = ME.MinkowskiConvolution(3, 4, 2, stride=2, dimension=3)
         y = down(field.sparse())
         of = {tuple(c): f for c, f in zip((y.C // stride).tolist(), y.F)}
@@ -389,7 +390,7 @@ class Helpers(unittest.TestCase):
         back.F.sum().backward()
         self.assertTrue((feats.grad != 0).any(1).all())
 
-        # Onto voxels that are there.
+        # Outputs on existing voxels.
         z = field.sparse(coordinate_map_key=y.coordinate_map_key)
         self.assertIs(z.coordinate_map_key, y.coordinate_map_key)
         for at, f in zip((z.C // stride).tolist(), z.F):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of points against the sum of the definition, on the cpu device."""
+"""Compares layers of points with their definition, on the cpu device."""
 
 import copy
 import io
@@ -17,15 +17,16 @@ N = 300
 
 
 def cloud(rows, seed=0, batches=2):
-    """Points at multiples of 1/64, so that fp32 computes without rounding, and
-    batch elements in no order."""
+    """Returns points at multiples of 1/64, so that fp32 computes without
+    rounding, and batch elements in random order."""
     draw = torch.Generator().manual_seed(seed)
     xyz = torch.randint(-32, 32, (rows, 3), generator=draw) / 64
     return xyz, torch.randint(0, batches, (rows,), generator=draw).int()
 
 
 def triplets(points, batch, to, to_batch, kernel, radius, nearest):
-    """(output, input, place in the kernel) by the definition, as tensors."""
+    """Returns (output, input, cell of the kernel) by the definition, as
+    tensors."""
     r = torch.tensor(radius)
     k = torch.tensor(kernel)
     d = points[None] - to[:, None]  # [outputs, inputs, 3]
@@ -33,7 +34,7 @@ def triplets(points, batch, to, to_batch, kernel, radius, nearest):
     square = (square[..., 0] + square[..., 1]) + square[..., 2]
     seen = (square <= r * r) & (batch[None] == to_batch[:, None])
     if nearest:
-        # Cells of edge r in ascending order, then rows.
+        # Orders by cells of edge r, then by rows.
         cell = torch.floor(points * (1 / r)).tolist()
         order = sorted(range(len(points)), key=lambda i: (cell[i], i))
         rank = torch.empty(len(points))
@@ -49,7 +50,7 @@ def triplets(points, batch, to, to_batch, kernel, radius, nearest):
 
 
 def define(x, weight, bias, pairs, rows, groups):
-    """The layer in double."""
+    """Computes the layer in double precision."""
     o, i, k = pairs
     cout, cin = weight.shape[0], x.shape[1]
     w = weight.reshape(groups, cout // groups, -1, cin // groups)[:, :, k]
@@ -66,7 +67,8 @@ class Layers(unittest.TestCase):
         self.x = torch.randn(N, 8)
 
     def compare(self, layer, run, pairs, rows, groups=1):
-        """`run` gives outputs of features; results and gradients agree."""
+        """Checks that results and gradients agree; `run` computes outputs from
+        features."""
         x = self.x[:, : layer.in_channels].clone().requires_grad_()
         y = run(x)
         grad = torch.randn_like(y)

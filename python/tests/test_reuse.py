@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New scenes in the memory of those that ended, on the cpu device."""
+"""Tests new scenes in the memory of ended scenes, on the cpu device."""
 
 import ctypes
 import unittest
@@ -21,7 +21,7 @@ libc.aligned_alloc.argtypes = [ctypes.c_size_t] * 2
 libc.free.argtypes = [ctypes.c_void_p]
 counted = []  # the bytes of each allocation of the library
 held = {}  # the bytes that it holds, by address
-limit = [float("inf")]  # how many it may hold
+limit = [float("inf")]  # bytes that it may hold
 hooks = []
 
 
@@ -46,7 +46,7 @@ def counting_hook(device):
 
 
 def allocations(call, *arguments):
-    """What a call returns, and how many allocations it makes."""
+    """Returns the result of a call, and its number of allocations."""
     before = len(counted)
     return call(*arguments), len(counted) - before
 
@@ -61,7 +61,8 @@ def tearDownModule():
 
 
 class Model(torch.nn.Module):
-    """Submanifold, two strided levels, a pooling, and back."""
+    """A network with submanifold layers, two strided levels, a pooling, and
+    inverse layers."""
 
     def __init__(self, **how):
         super().__init__()
@@ -94,7 +95,8 @@ def scenes(sizes, extent=24, batches=2):
 
 
 def step(model, coords, shape=None):
-    """The loss and all gradients of a step on a new tensor of voxels."""
+    """Returns the loss and all gradients of a step on a new tensor of
+    voxels."""
     torch.manual_seed(len(coords))
     model.zero_grad(set_to_none=True)
     x = torch.randn(len(coords), 8, requires_grad=True)
@@ -112,8 +114,8 @@ class Reuse(unittest.TestCase):
         self.addCleanup(spctune.options, reuse=True)
 
     def both(self, model, all_scenes, shapes=None):
-        """The steps with and without reuse are equal bit by bit. Returns the
-        allocations of each step with reuse."""
+        """Checks that steps with and without reuse are equal bit by bit.
+        Returns the allocations of each step with reuse."""
         counts, results = [], {}
         for reuse in (False, True):
             spctune.options(reuse=reuse)
@@ -141,7 +143,8 @@ class Reuse(unittest.TestCase):
         self.assertEqual(counts[5], 0)
 
     def test_scenes_elsewhere(self):
-        """Beyond the extent of the first ones, negative, and more batches."""
+        """Scenes beyond the extent of the first ones, with negative coordinates
+        and more batches."""
         moved = scenes([600, 610, 605, 600, 610, 605])
         for i, coords in enumerate(moved):
             coords[:, 1:] += (-1) ** i * 40 * i
@@ -154,7 +157,7 @@ class Reuse(unittest.TestCase):
         model = Model(rule="footprint")
         counts = self.both(model, all_scenes, shapes)
         self.assertEqual(counts[-1], 0)
-        # The end of a shape that cuts off voxels still does so.
+        # A spatial shape that cuts off voxels still does so.
         x = spctune.SparseTensor(
             torch.ones(len(all_scenes[0]), 16), all_scenes[0].clone(), [23] * 3
         )
@@ -199,7 +202,7 @@ class Reuse(unittest.TestCase):
             maps_after(wide if i < 3 else narrow, c.clone())
             for i, c in enumerate(coords)
         ]
-        # The fourth scene has the map of the third one and its own.
+        # The fourth scene has the third scene's map and its own.
         self.assertEqual(tables, [1, 1, 1, 2, 1, 1])
 
     def test_spares_are_few_and_can_be_freed(self):
@@ -265,7 +268,7 @@ class Reuse(unittest.TestCase):
         large = memory_of(coords[2])
         small = memory_of(*coords[:2])
         limit[0] = small + large // 2
-        step(model, coords[2])  # does not fit beside the spare scene
+        step(model, coords[2])  # does not fit beside the spare
         self.assertEqual(len(context.Context.get("cpu").spares), 1)
         limit[0] = sum(held.values()) // 8
         with self.assertRaisesRegex(spctune.OutOfMemoryError, "memory"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What notebooks show, progress, and capture() with tune(), on the cpu."""
+"""Tests notebook output, progress, and capture() with tune(), on the cpu."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ from spctune.network import Step
 
 
 def parsed(html):
-    """The elements by name; raises where a tag does not end."""
+    """Counts elements by name; raises an error at a tag without an end."""
     text = html.replace("<br>", "").replace("&nbsp;", " ")
     root = xml.dom.minidom.parseString(f"<div>{text}</div>")
     return lambda name: root.getElementsByTagName(name)
@@ -75,7 +75,7 @@ class Notebooks(unittest.TestCase):
         fills = [b[0].getAttribute("fill") for b in boxes]
         self.assertEqual(fills[0], fills[2])
         self.assertEqual(len(set(fills)), 3)
-        # The mark of the floor is where the bar of that time would end.
+        # The mark of the floor is at the end of a bar with that time.
         left = float(boxes[0][0].getAttribute("x"))
         mark = float(boxes[0][1].getAttribute("x")) + 1
         self.assertAlmostEqual((mark - left) / wide[0], 0.4, 2)
@@ -106,7 +106,8 @@ class Notebooks(unittest.TestCase):
 
 class Progress(unittest.TestCase):
     def lines(self, call):
-        """What a call writes to standard error without tqdm."""
+        """Returns the text that a call writes to standard error without
+        tqdm."""
         kept = sys.modules.get("tqdm.auto")
         sys.modules["tqdm.auto"] = None  # importing it fails
         text = io.StringIO()
@@ -199,11 +200,11 @@ class Capture(unittest.TestCase):
     def test_layers_are_written_with_their_voxels_and_tuned(self):
         spctune.capture(self.path)
         coords = self.run_once(60)
-        self.run_once(60)  # alike: nothing new
+        self.run_once(60)  # a similar scene is not recorded
         spctune.capture(None)
         self.run_once(500)  # not any more
         found = captures.captured(self.path)
-        # Both layers and their passes; the first one's input has no gradient.
+        # Both layers and their passes; the first layer's input has no gradient.
         self.assertEqual(len(found), 5)
         self.assertEqual(
             sum("pass=wgrad" in layer for layer in found), 2, list(found)
@@ -233,7 +234,7 @@ class Capture(unittest.TestCase):
         spctune.capture(self.path)
         for rows in (20, 50, 100, 200, 400, 800):
             self.run_once(rows)
-        spctune.capture(self.path)  # again: goes on
+        spctune.capture(self.path)  # a second run continues
         self.run_once(50)
         for scenes in captures.captured(self.path).values():
             self.assertEqual(len(scenes), 4)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spconv's interface, against dense layers in double and, where it is
-installed, against spconv's own build for the processor."""
+"""Tests spconv's interface against dense layers in double precision and, if it
+is installed, against spconv's build for the processor."""
 
 import copy
 import importlib.util
@@ -27,14 +27,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def error(got, want):
-    """The largest difference over the largest value."""
+    """Returns the largest difference relative to the largest value."""
     return (got.double() - want).abs().max().item() / max(
         want.abs().max().item(), 1e-30
     )
 
 
 def ordered(x):
-    """Features by ascending voxels, and these."""
+    """Returns features sorted by voxel, and the sorted voxels."""
     rows = x.indices.long()
     order = sorted(range(len(rows)), key=lambda i: rows[i].tolist())
     return x.features[order], rows[order]
@@ -67,7 +67,7 @@ class Networks(unittest.TestCase):
                 x = x.clone().requires_grad_()
                 last = net(x, *rest)[-1]
                 f, _ = ordered(last)
-                # The same draw for both, by the order of voxels.
+                # Gives both the same random numbers in the order of voxels.
                 draw = torch.Generator().manual_seed(1)
                 (f * torch.randn(f.shape, generator=draw)).sum().backward()
                 grads.append([x.grad, *(p.grad for p in net.parameters())])
@@ -92,7 +92,8 @@ class Networks(unittest.TestCase):
                 for key, value in state.items():
                     if axes is not None and value.dim() == 5:
                         same = value.shape[0] == value.shape[4]
-                        # With as many inputs as outputs 2.0 looks like 1.
+                        # If inputs and outputs have equal channels, spconv 2.0
+                        # and 1 have equal shapes.
                         order = (1, 2, 3, 4, 0) if same else axes
                         value = value.permute(order).contiguous()
                     other[key] = value
@@ -167,7 +168,7 @@ class Networks(unittest.TestCase):
         importlib.util.find_spec("spconv"), "spconv is not installed"
     )
     def test_spconv_itself_agrees(self):
-        """Its build for the processor is right with one thread only."""
+        """spconv's build for the processor is correct with one thread only."""
         for name in ("detector", "unet"):
             make = getattr(backbones, name)
             model = backbones.settle(make(sp)).eval()
@@ -303,7 +304,7 @@ class Layers(unittest.TestCase):
         self.assertTrue(torch.equal(got, want))
 
     def test_voxels_that_were_changed_in_place(self):
-        """As VoxelNeXt does with coarser levels."""
+        """Does the same as VoxelNeXt with coarser levels."""
         down = sp.SparseConv3d(4, 8, 3, 2, 1, bias=False)
         y = down(self.x)
         kept = y.indices.clone()
@@ -321,7 +322,7 @@ class Layers(unittest.TestCase):
         self.assertTrue(torch.equal(down(self.x).indices, kept))
 
     def test_voxels_that_are_assigned_behind_their_features(self):
-        """As VoxelNeXt joins levels."""
+        """Joins levels as VoxelNeXt does."""
         low = sp.SparseConv3d(4, 8, 3, 2, 1)(self.x)
         both = low.replace_feature(torch.cat([low.features, low.features]))
         layer = sp.SubMConv3d(8, 8, 3)

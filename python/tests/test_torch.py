@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers and operators for PyTorch, on the cpu device."""
+"""Tests layers and operators for PyTorch, on the cpu device."""
 
 import copy
 import gc
@@ -44,7 +44,8 @@ class Case(unittest.TestCase):
 
 
 class AgainstDense(Case):
-    """Results and gradients against torch's dense convolution in double."""
+    """Compares results and gradients with torch's dense convolution in double
+    precision."""
 
     def compare(self, layer, outputs, out_extent, limit=1e-5, **how):
         x = self.x.clone().requires_grad_()
@@ -559,7 +560,8 @@ class Lives(Case):
             answer = b"differs"
             try:
                 torch.set_num_threads(1)
-                # The voxels' level is the parent's; the child makes its own.
+                # The level of the voxels belongs to the parent; the child makes
+                # its own.
                 with torch.no_grad():
                     if torch.equal(layer(self.tensor()).features, want):
                         answer = b"right"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TorchSparse's interface: layers against the definition in double, a network
-of its shape, and its helpers.
+"""Tests TorchSparse's interface: layers against the definition in double
+precision, a network, and helpers.
 """
 
 import sys
@@ -33,7 +33,7 @@ def scene(channels, rows=300, seed=0, batches=2):
 
 
 def offsets(size):
-    """The offsets of TorchSparse in the order of its weights."""
+    """Returns the offsets of TorchSparse in the order of its weights."""
     axes = [range(-((k - 1) // 2), k // 2 + 1) for k in size]
     x, y, z = axes
     if size[0] * size[1] * size[2] % 2:
@@ -42,8 +42,8 @@ def offsets(size):
 
 
 def defined(x, coords, layer, stride):
-    """The sum of the definition: output o reads the input at o * stride plus
-    the offset."""
+    """Computes the definition: output o reads the input at o * stride plus the
+    offset."""
     rows = {tuple(c): i for i, c in enumerate(x.coords.tolist())}
     feats = x.feats.double()
     kernel = layer.kernel.double()
@@ -109,7 +109,7 @@ class Layers(unittest.TestCase):
                 padding=1,
             )
             self.near(y.feats, want)
-            # Without a range it is as far as the voxels reach.
+            # Without a range the shape ends at the highest voxel.
             free = torchsparse.SparseTensor(x.feats, x.coords)
             self.assertTrue(torch.equal(layer(free).coords, y.coords))
 
@@ -175,7 +175,8 @@ class Layers(unittest.TestCase):
 
 
 class Network(unittest.TestCase):
-    """A residual U-Net in the shape of MinkUNet, in TorchSparse's words."""
+    """A residual U-Net with the shape of MinkUNet, in TorchSparse's
+    interface."""
 
     @staticmethod
     def make():

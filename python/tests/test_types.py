@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mypy finds nothing wrong in the package."""
+"""Checks the package with mypy."""
 
 import importlib.util
 import os
@@ -8,7 +8,7 @@ import sys
 import unittest
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Beside the database of the suites, where they have one.
+# The folder beside the suites' database, if there is one.
 CACHE = os.environ.get("SPC_DATABASE", "") + ".mypy"
 CACHE = os.devnull if CACHE == ".mypy" else CACHE
 MISSING = [

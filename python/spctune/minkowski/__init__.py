@@ -32,12 +32,12 @@ __all__ = [
     *tensor.__all__,
 ]
 
-# The version whose interface this is; programs compare it.
+# The version of the interface that this module offers; programs compare it.
 __version__ = "0.5.4"
 
 
 class MinkowskiAlgorithm(enum.Enum):
-    """Kept and not used."""
+    """Accepted for programs that set it; has no effect."""
 
     DEFAULT = 0
     MEMORY_EFFICIENT = 1
@@ -52,11 +52,12 @@ class SparseTensorOperationMode(enum.Enum):
 
 
 def set_sparse_tensor_operation_mode(mode: Any) -> None:
-    """Kept for programs that call it."""
+    """Does nothing; exists for programs that call it."""
 
 
 def clear_global_coordinate_manager() -> None:
-    """Kept for programs that call it: voxels end with their tensors."""
+    """Does nothing, as voxels end with their tensors; exists for programs that
+    call it."""
 
 
 class MinkowskiNetwork(nn.Module):

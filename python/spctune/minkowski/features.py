@@ -39,7 +39,7 @@ __all__ = [
 
 
 def on_features(x: Any, function: Any) -> Any:
-    """The same voxels or points with function(features)."""
+    """Returns the same voxels or points with function(features)."""
     if isinstance(x, TensorField):
         return TensorField(function(x.F), x.C, _of=x)
     return x.like(function(x.F))
@@ -55,7 +55,7 @@ class _Activation(MinkowskiModuleBase):
         self.module = self.made(*args, **kwargs)
 
     def forward(self, input: Any) -> Any:
-        """The same voxels with the activation's features."""
+        """Returns the same voxels with the activation's outputs."""
         return on_features(input, self.module)
 
 
@@ -88,12 +88,12 @@ class MinkowskiBatchNorm(nn.Module):
         )
 
     def forward(self, input: Any) -> Any:
-        """The same voxels, normalised."""
+        """Returns the same voxels with normalised features."""
         return on_features(input, self.bn)
 
 
 class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
-    """The same over all processes."""
+    """Batch normalisation over the voxels of all processes."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class MinkowskiLinear(nn.Module):
         self.linear = nn.Linear(in_features, out_features, bias)
 
     def forward(self, input: Any) -> Any:
-        """The same voxels with the layer's features."""
+        """Returns the same voxels with the layer's outputs."""
         return on_features(input, self.linear)
 
 
 class MinkowskiToFeature(MinkowskiModuleBase):
-    """The features alone."""
+    """Applies the layer to features."""
 
     def forward(self, x: Any) -> Tensor:
         """[rows, channels]."""
@@ -148,7 +148,7 @@ def _pool(x: SparseTensor, kind: str) -> Tensor:
 
 
 class MinkowskiGlobalPooling(MinkowskiModuleBase):
-    """One row for each batch element."""
+    """A tensor with one row for each batch element."""
 
     kind = "mean"
 
@@ -188,10 +188,10 @@ class MinkowskiGlobalMaxPooling(MinkowskiGlobalPooling):
 
 
 class _Broadcast(MinkowskiModuleBase):
-    """Joins each voxel with the row of its batch element."""
+    """Combines each voxel with the row of its batch element."""
 
     def joined(self, x: Tensor, row: Tensor) -> Tensor:
-        """The features of the outputs."""
+        """Returns the features of the outputs."""
         return row
 
     def forward(
@@ -203,25 +203,25 @@ class _Broadcast(MinkowskiModuleBase):
 
 
 class MinkowskiBroadcast(_Broadcast):
-    """The row of the batch element."""
+    """Returns the row of the batch element."""
 
 
 class MinkowskiBroadcastAddition(_Broadcast):
-    """The sum with it."""
+    """Adds the row of the batch element."""
 
     def joined(self, x: Tensor, row: Tensor) -> Tensor:
         return x + row
 
 
 class MinkowskiBroadcastMultiplication(_Broadcast):
-    """The product with it."""
+    """Multiplies by the row of the batch element."""
 
     def joined(self, x: Tensor, row: Tensor) -> Tensor:
         return x * row
 
 
 class MinkowskiBroadcastConcatenation(_Broadcast):
-    """Its channels behind those of the voxel."""
+    """Appends the channels of the batch element's row to those of the voxel."""
 
     def joined(self, x: Tensor, row: Tensor) -> Tensor:
         return torch.cat([x, row], 1)
@@ -238,7 +238,7 @@ class MinkowskiInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1, num_features))
 
     def forward(self, input: SparseTensor) -> SparseTensor:
-        """The same voxels, normalised."""
+        """Returns the same voxels with normalised features."""
         batch = input.coordinate_map_key.indices[:, 0].long()
         centred = input.F - _pool(input, "mean")[batch]
         variance = _pool(input.like(centred**2), "mean")[batch]
@@ -264,7 +264,7 @@ class MinkowskiUnion(MinkowskiModuleBase):
     """The sum over the voxels of all tensors."""
 
     def forward(self, *inputs: SparseTensor) -> SparseTensor:
-        """The sum."""
+        """Returns the sum."""
         out: Optional[SparseTensor] = None
         for x in inputs:
             out = x if out is None else out + x

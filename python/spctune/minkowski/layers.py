@@ -34,7 +34,7 @@ Coordinates = Union[None, Tensor, CoordinateMapKey, SparseTensor]
 
 
 class RegionType:
-    """Shapes of kernels; the cube is the one that is offered."""
+    """Shapes of kernels; only the cube is supported."""
 
     HYPER_CUBE, HYPER_CROSS, CUSTOM = range(3)
 
@@ -44,7 +44,7 @@ class MinkowskiModuleBase(nn.Module):
 
 
 class KernelGenerator:
-    """The geometry of a kernel. UnsupportedError: it is no cube."""
+    """The geometry of a kernel. UnsupportedError: the kernel is not a cube."""
 
     def __init__(
         self,
@@ -71,18 +71,18 @@ class KernelGenerator:
 
     @property
     def is_still(self) -> bool:
-        """The stride is 1 on every axis."""
+        """True if the stride is 1 on every axis."""
         return all(s == 1 for s in self.kernel_stride)
 
     def box(self) -> str:
-        """Kernel and dilation in the words of a layer."""
+        """Returns kernel and dilation in the words of a layer."""
         return (
             f"k={_three(self.kernel_size)},"
             f"dilation={_three(self.kernel_dilation)}"
         )
 
     def strided(self) -> str:
-        """The same with the stride."""
+        """Returns kernel, dilation and stride in the words of a layer."""
         return f"{self.box()},stride={_three(self.kernel_stride)}"
 
 
@@ -91,7 +91,7 @@ def _three(values: Sequence[int]) -> str:
 
 
 def _key_of(x: SparseTensor, coordinates: Coordinates) -> Any:
-    """The voxels that a caller names for the outputs."""
+    """Returns the voxels that a caller names for the outputs."""
     if coordinates is None or isinstance(coordinates, CoordinateMapKey):
         return coordinates
     if isinstance(coordinates, SparseTensor):
@@ -104,7 +104,7 @@ def _key_of(x: SparseTensor, coordinates: Coordinates) -> Any:
 def _forward_map(
     x: SparseTensor, g: KernelGenerator, to: Optional[CoordinateMapKey]
 ) -> Tuple[ops.AnyMap, str, CoordinateMapKey]:
-    """The map of a layer that keeps or coarsens voxels."""
+    """Returns the map of a layer that keeps or coarsens voxels."""
     key, manager = x.coordinate_map_key, x.coordinate_manager
     if to is None and g.is_still:
         words = "subm," + g.box()
@@ -131,7 +131,7 @@ def _forward_map(
 def _transposed_map(
     x: SparseTensor, g: KernelGenerator, to: Optional[CoordinateMapKey]
 ) -> Tuple[ops.AnyMap, str, CoordinateMapKey]:
-    """The map of a layer that returns to finer voxels."""
+    """Returns the map of a layer that returns to finer voxels."""
     key, manager = x.coordinate_map_key, x.coordinate_manager
     stride = tuple(a // b for a, b in zip(key.stride, g.kernel_stride))
     to = to or manager.first.get(stride)
@@ -200,7 +200,7 @@ class _Convolution(MinkowskiModuleBase):
         self.reset_parameters()
 
     def reset_parameters(self, is_transpose: bool = False) -> None:
-        """Draws weights and bias as MinkowskiEngine does."""
+        """Initialises weights and bias as MinkowskiEngine does."""
         fan = self.out_channels if self.transposes else self.in_channels
         bound = 1 / math.sqrt(fan * self.kernel_generator.kernel_volume)
         nn.init.uniform_(self.kernel, -bound, bound)
@@ -217,7 +217,7 @@ class _Convolution(MinkowskiModuleBase):
     def forward(
         self, input: SparseTensor, coordinates: Coordinates = None
     ) -> SparseTensor:
-        """The layer's outputs; `coordinates` names their voxels."""
+        """Returns the layer's outputs; `coordinates` names their voxels."""
         g, to = self.kernel_generator, _key_of(input, coordinates)
         bias = None if self.bias is None else self.bias.view(-1)
         if self.use_mm and to is None:
@@ -250,7 +250,7 @@ class MinkowskiConvolution(_Convolution):
 
 
 class MinkowskiConvolutionTranspose(_Convolution):
-    """A transposed convolution onto the finer voxels that the scene has."""
+    """A transposed convolution onto the finer voxels of the scene."""
 
     transposes = True
 
@@ -262,7 +262,7 @@ class MinkowskiGenerativeConvolutionTranspose(_Convolution):
 
 
 class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
-    """A convolution of each channel by itself; `kernel` is [K, channels]."""
+    """A depthwise convolution; `kernel` is [K, channels]."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
     def forward(
         self, input: SparseTensor, coordinates: Coordinates = None
     ) -> SparseTensor:
-        """The layer's outputs; `coordinates` names their voxels."""
+        """Returns the layer's outputs; `coordinates` names their voxels."""
         g = self.kernel_generator
         size = g.kernel_size
         turned = [*[1] * (3 - len(size)), *reversed(size)]
@@ -329,7 +329,7 @@ class _Pooling(MinkowskiModuleBase):
     def forward(
         self, input: SparseTensor, coordinates: Coordinates = None
     ) -> SparseTensor:
-        """The outputs; `coordinates` names their voxels."""
+        """Returns the outputs; `coordinates` names their voxels."""
         m, words, key = _forward_map(
             input, self.kernel_generator, _key_of(input, coordinates)
         )
@@ -342,6 +342,6 @@ class MinkowskiMaxPooling(_Pooling):
 
 
 class MinkowskiAvgPooling(_Pooling):
-    """The mean of the voxels that a kernel sees, of those that there are."""
+    """The mean of the occupied voxels that a kernel sees."""
 
     kind = "mean"

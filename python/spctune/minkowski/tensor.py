@@ -2,8 +2,8 @@
 """The sparse tensor and the tensor field of MinkowskiEngine.
 
 MinkowskiEngine keeps coordinates as multiples of the tensor stride. Here a key
-holds them divided by it, as the library's rule "floor" has them; `C`
-multiplies.
+holds coordinates divided by the stride, as the library's rule "floor" has them;
+`C` multiplies them.
 """
 
 import enum
@@ -28,9 +28,9 @@ __all__ = [
 
 
 class SparseTensorQuantizationMode(enum.Enum):
-    """What becomes of points that share a voxel."""
+    """How the points of a voxel are combined."""
 
-    RANDOM_SUBSAMPLE = 0  # the first one stays
+    RANDOM_SUBSAMPLE = 0  # the first point stays
     UNWEIGHTED_AVERAGE = 1
     UNWEIGHTED_SUM = 2
     NO_QUANTIZATION = 3
@@ -51,7 +51,7 @@ class CoordinateMapKey:
 
 
 class Strided(NamedTuple):
-    """What a strided layer leaves for the transposed one."""
+    """The data that a strided layer keeps for its transposed layer."""
 
     map: AnyMap
     words: str
@@ -60,12 +60,12 @@ class Strided(NamedTuple):
 
 
 class CoordinateManager:
-    """What tensors of one scene share: voxels by their stride."""
+    """Shared by the tensors of one scene: voxels by their stride."""
 
     def __init__(self, D: int, **_: Any) -> None:
         self.D = D
         self.first: Dict[Tuple[int, ...], CoordinateMapKey] = {}
-        # Outputs of strided layers, by the input and the stride alone.
+        # Outputs of strided layers, by input and stride.
         self.coarse: Dict[Any, CoordinateMapKey] = {}
         self.made: Dict[Any, Strided] = {}
 
@@ -77,7 +77,8 @@ class CoordinateManager:
 
 
 def distinct(rows: Tensor) -> Tuple[Tensor, Tensor]:
-    """The first of equal rows, in their order, and the voxel of each row."""
+    """Returns the first of equal rows, in their order, and the voxel of each
+    row."""
     found, inverse = torch.unique(rows, dim=0, return_inverse=True)
     numbers = torch.arange(rows.shape[0], device=rows.device)
     if found.shape[0] == rows.shape[0]:
@@ -93,7 +94,7 @@ def distinct(rows: Tensor) -> Tuple[Tensor, Tensor]:
 def _merge(
     features: Tensor, index: Tensor, inverse: Tensor, mode: Any
 ) -> Tensor:
-    """The features of voxels from those of points."""
+    """Computes the features of voxels from those of points."""
     modes = SparseTensorQuantizationMode
     if mode is modes.NO_QUANTIZATION or index.shape[0] == features.shape[0]:
         return features
@@ -112,9 +113,8 @@ class SparseTensor:
 
     features            [rows, channels]
     coordinates         int32 [rows, 1 + D]: the batch element first; multiples
-                        of tensor_stride. Of equal rows one stays, by
-                        quantization_mode
-    coordinate_map_key  in the place of coordinates: another tensor's voxels
+                        of tensor_stride. quantization_mode combines equal rows
+    coordinate_map_key  in place of coordinates: another tensor's voxels
 
     InvalidError: neither is given, or sizes do not fit.
     """
@@ -187,7 +187,7 @@ class SparseTensor:
         merged = _merge(features, index, inverse, self.quantization_mode)
         return merged, CoordinateMapKey(stride, rows.contiguous())
 
-    # ---- what it has ----
+    # ---- properties ----
 
     @property
     def F(self) -> Tensor:
@@ -221,7 +221,7 @@ class SparseTensor:
 
     @property
     def coordinate_manager(self) -> CoordinateManager:
-        """What tensors of one scene share."""
+        """The data that tensors of one scene share."""
         return self._manager
 
     @property
@@ -231,12 +231,12 @@ class SparseTensor:
 
     @property
     def device(self) -> torch.device:
-        """The features' device."""
+        """The device of the features."""
         return self._F.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The features' type."""
+        """The type of the features."""
         return self._F.dtype
 
     @property
@@ -255,11 +255,11 @@ class SparseTensor:
         return self.coordinate_map_key.indices[:, 0]
 
     def features_at(self, batch_index: int) -> Tensor:
-        """The features of a batch element."""
+        """Returns the features of a batch element."""
         return self._F[self._batch() == batch_index]
 
     def coordinates_at(self, batch_index: int) -> Tensor:
-        """The coordinates of a batch element, without its number."""
+        """Returns the coordinates of a batch element, without its number."""
         return self.C[self._batch() == batch_index, 1:]
 
     def _elements(self) -> range:
@@ -280,16 +280,16 @@ class SparseTensor:
     def decomposed_coordinates_and_features(
         self,
     ) -> Tuple[List[Tensor], List[Tensor]]:
-        """Both by batch element."""
+        """Coordinates and features by batch element."""
         return self.decomposed_coordinates, self.decomposed_features
 
-    # ---- others ----
+    # ---- derived tensors ----
 
     def like(
         self, features: Tensor, key: Optional[CoordinateMapKey] = None
     ) -> "SparseTensor":
-        """A tensor of the same scene: on the same voxels, unless others are
-        named."""
+        """Makes a tensor of the same scene, on the same voxels unless others
+        are named."""
         return SparseTensor(
             features,
             coordinate_map_key=key or self.coordinate_map_key,
@@ -297,16 +297,16 @@ class SparseTensor:
         )
 
     def parts(self) -> Tuple[Tensor, Tensor]:
-        """Features and voxels, for spctune.compile()."""
+        """Returns features and voxels, for spctune.compile()."""
         return self._F, self.coordinate_map_key.indices
 
     def remade(self, features: Tensor, coords: Tensor) -> "SparseTensor":
-        """This tensor with other features and voxels."""
+        """Returns this tensor with other features and voxels."""
         key = CoordinateMapKey(self.coordinate_map_key.stride, coords)
         return SparseTensor(features, coordinate_map_key=key)
 
     def detach(self) -> "SparseTensor":
-        """Without the graph of gradients."""
+        """Returns the tensor detached from autograd's graph."""
         return self.like(self._F.detach())
 
     def dense(
@@ -316,8 +316,8 @@ class SparseTensor:
         contract_stride: bool = True,
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """[batch, channels, *shape], the lowest coordinate, and the stride. The
-        shape is MinkowskiEngine's: (batch, channels, *sizes); None: as far as
-        the voxels reach."""
+        shape is MinkowskiEngine's: (batch, channels, *sizes); None: up to the
+        highest voxel."""
         if not contract_stride:
             raise InvalidError("dense() is offered with contract_stride alone")
         indices = self.coordinate_map_key.indices
@@ -340,12 +340,13 @@ class SparseTensor:
         return out, low * stride.to(low.device), stride
 
     def slice(self, field: "TensorField") -> "TensorField":
-        """The features of the voxel of each point."""
+        """Returns for each point the features of its voxel."""
         at = field.inverse_mapping(self.coordinate_map_key)
         return TensorField(self._F[at], field.C, _of=field)
 
     def cat_slice(self, field: "TensorField") -> "TensorField":
-        """The point's own features behind those of its voxel."""
+        """Returns for each point the features of its voxel, followed by its
+        own."""
         at = field.inverse_mapping(self.coordinate_map_key)
         return TensorField(
             torch.cat([self._F[at], field.F], 1), field.C, _of=field
@@ -421,8 +422,8 @@ _AVERAGE = SparseTensorQuantizationMode.UNWEIGHTED_AVERAGE
 
 class TensorField:
     """Features of points with continuous coordinates [rows, 1 + D], the batch
-    element first. UnsupportedError: a tensor_stride other than 1: sparse() has
-    one."""
+    element first. UnsupportedError: tensor_stride is not 1; sparse() takes a
+    stride."""
 
     def __init__(
         self,
@@ -472,9 +473,9 @@ class TensorField:
         quantization_mode: Any = None,
         coordinate_manager: Optional[CoordinateManager] = None,
     ) -> SparseTensor:
-        """The sparse tensor of the voxels of this stride that the points lie
-        in; or of a key's voxels, with its stride: points in none of them are
-        left out, and voxels without a point are 0."""
+        """Returns the sparse tensor of the voxels of this stride that contain
+        the points; or of the voxels of a key, with its stride. Points outside
+        the key's voxels are left out, and voxels without a point are 0."""
         mode = quantization_mode or self.quantization_mode
         if coordinate_map_key is not None:
             features = self._onto(coordinate_map_key, mode)
@@ -495,7 +496,7 @@ class TensorField:
         return made
 
     def _onto(self, key: CoordinateMapKey, mode: Any) -> Tensor:
-        """Features of the voxels of a key."""
+        """Returns the features of the voxels of a key."""
         modes = SparseTensorQuantizationMode
         if mode is modes.NO_QUANTIZATION:
             raise InvalidError(
@@ -516,7 +517,7 @@ class TensorField:
         return out
 
     def _voxels(self, key: CoordinateMapKey) -> Tensor:
-        """The row of the voxel that each point lies in; -1: in none."""
+        """Returns the row of the voxel that contains each point, or -1."""
         if key.indices.shape[1] != self.C.shape[1]:
             raise InvalidError(
                 f"points with {self.D} axes and voxels with "
@@ -536,8 +537,8 @@ class TensorField:
         return found
 
     def inverse_mapping(self, key: CoordinateMapKey) -> Tensor:
-        """The row of the voxel that each point lies in, at the stride of the
-        key. InvalidError: a point lies in no voxel."""
+        """Returns the row of the voxel that contains each point, at the stride
+        of the key. InvalidError: a point lies in no voxel."""
         for known, inverse in self._known:
             if known is key:
                 return inverse
@@ -559,7 +560,7 @@ class TensorField:
 
 
 def cat(*tensors: Any) -> SparseTensor:
-    """The channels of tensors on the same voxels, side by side."""
+    """Concatenates the channels of tensors on the same voxels."""
     parts = tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors
     for other in parts[1:]:
         if other.coordinate_map_key is not parts[0].coordinate_map_key:

@@ -21,8 +21,8 @@ __all__ = [
 def batched_coordinates(
     coords: Sequence[Any], dtype: Any = torch.int32, device: Any = None
 ) -> Tensor:
-    """Scenes [rows, D] as one tensor [rows, 1 + D], the batch element first.
-    Fractions are rounded down for an integer type."""
+    """Joins scenes [rows, D] to one tensor [rows, 1 + D], the batch element
+    first. Fractions are rounded down for an integer type."""
     parts = []
     for b, one in enumerate(coords):
         rows = torch.as_tensor(one, device=device)
@@ -40,7 +40,7 @@ def sparse_collate(
     dtype: Any = torch.int32,
     device: Any = None,
 ) -> Any:
-    """Coordinates and features of a batch, and labels where there are any."""
+    """Joins coordinates, features and, if given, labels of a batch."""
     rows = batched_coordinates(coords, dtype, device)
     out = [rows, torch.cat([torch.as_tensor(f, device=device) for f in feats])]
     if labels:
@@ -61,8 +61,8 @@ def batch_sparse_collate(
 
 
 class SparseCollation:
-    """batch_sparse_collate() for DataLoader; a scene that leads above
-    limit_numpoints, and those behind it, are left out."""
+    """batch_sparse_collate() for DataLoader; the scene that exceeds
+    limit_numpoints, and all later scenes, are left out."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ def sparse_quantize(
     quantization_size: Any = None,
     device: str = "cpu",
 ) -> Any:
-    """The distinct voxels floor(coordinates / quantization_size), int32, in the
-    order of their first points; features and labels of these points. A label
-    that differs within a voxel becomes ignore_label. On request also the first
-    point of each voxel, and the voxel of each point. NumPy arrays give NumPy
-    arrays."""
+    """Returns the distinct voxels floor(coordinates / quantization_size),
+    int32, in the order of their first points, with features and labels of these
+    points. If labels differ within a voxel, its label is ignore_label. On
+    request also the first point of each voxel, and the voxel of each point.
+    NumPy arrays give NumPy arrays."""
     is_numpy = not isinstance(coordinates, Tensor)
     rows = torch.as_tensor(coordinates)
     if quantization_size is not None:

@@ -27,7 +27,7 @@ from .modules import (
 )
 from .pool import *  # noqa: F403
 
-ops = algo  # programs take ConvAlgo from there
+ops = algo  # programs import ConvAlgo from there
 __all__ = [
     "ConvAlgo",
     "Identity",
@@ -45,7 +45,7 @@ __all__ = [
     *pool.__all__,
 ]
 
-# The version whose interface this is; programs compare it.
+# The version of the interface that this module offers; programs compare it.
 __version__ = "2.3.8"
 
 
@@ -87,7 +87,7 @@ def _modules() -> Dict[str, types.ModuleType]:
         "spconv.utils": utils,
         "spconv.pytorch.utils": utils,
     }
-    # spconv 1 has its layers at the top.
+    # spconv 1 has its layers in the top module.
     names = {n: getattr(me, n) for n in dir(me) if not n.startswith("_")}
     top = module("spconv", **names)
     top.__version__ = __version__  # type: ignore[attr-defined]
@@ -100,8 +100,8 @@ def _modules() -> Dict[str, types.ModuleType]:
 
 def install() -> None:
     """Makes `import spconv` and `import spconv.pytorch` find spctune in this
-    process. Warns if spconv itself was imported before: what was taken from it
-    stays what it is."""
+    process. Warns if spconv itself was imported before: names that were
+    imported from it stay spconv's."""
     there = sys.modules.get("spconv")
     ours = getattr(there, "pytorch", None) is sys.modules[__name__]
     serve("spconv", _modules(), ours)

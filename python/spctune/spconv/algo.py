@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of spconv's algorithms, which choose nothing here."""
+"""The names of spconv's algorithms, which have no effect here."""
 
 import enum
 
@@ -7,7 +7,7 @@ __all__ = ["ConvAlgo"]
 
 
 class ConvAlgo(enum.Enum):
-    """As in spconv.core. Kernels are chosen by measurement."""
+    """The names of spconv.core. spctune chooses kernels by measurement."""
 
     Native = 0
     MaskImplicitGemm = 1

@@ -14,8 +14,8 @@ __all__ = ["load_weight"]
 
 
 def load_weight(state_dict: Any, name: str, weight: Tensor) -> None:
-    """Turns an entry of `state_dict` into this layout, if its shape is that of
-    another one. What has no known shape stays, for torch to refuse it."""
+    """Converts an entry of `state_dict` to this layout, if its shape is that of
+    another layout. An entry of unknown shape stays, and torch refuses it."""
     found = state_dict.get(name)
     if not isinstance(found, Tensor) or found.shape == weight.shape:
         return
@@ -23,7 +23,7 @@ def load_weight(state_dict: Any, name: str, weight: Tensor) -> None:
     axes = range(found.dim() - 2)
     if list(found.shape) == [*kernel, group_in, out]:
         if weight[0, ..., 0].numel() == 1:
-            # One offset: spconv multiplies by the memory as [in, out].
+            # For a kernel of one offset spconv reads the memory as [in, out].
             state_dict[name] = found.reshape(weight.shape)
         else:
             state_dict[name] = found.permute(-1, *axes, -2).contiguous()

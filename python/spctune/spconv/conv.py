@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The convolutions of spconv.
 
-Voxels are passed in the order of their columns: the first axis of
-`spatial_shape` is the first of the kernel, whatever its name is. Weights
-[out, *kernel, in] are the library's own layout.
+Coordinates keep the order of their columns: the first axis of `spatial_shape`
+is the first of the kernel, whatever its name is. Weights [out, *kernel, in] are
+the library's own layout.
 
-An `indice_key` is checked and not trusted: layers find kernel maps by voxels
-and geometry. Where a key says something else, the layer warns and is right.
+An `indice_key` is checked but not trusted: layers find kernel maps by voxels
+and geometry. If a key contradicts them, the layer warns and computes the right
+result.
 """
 
 import warnings
@@ -28,13 +29,12 @@ __all__ = ["SparseConvolution"]
 Sizes = Union[int, Sequence[int]]
 
 
-# The name of a buffer in checkpoints of spconv.
+# The name of a buffer in spconv's checkpoints.
 _MOST_VOXELS = "_max_num_voxels_during_training"
 
 
 def _words(values: Sequence[int], rest: int) -> str:
-    """Sizes of up to three axes as text; the axes that are missing have
-    `rest`."""
+    """Returns sizes of up to three axes as text; missing axes have `rest`."""
     return by_axis([*values, *[rest] * (3 - len(values))])
 
 
@@ -49,7 +49,7 @@ class SparseConvolution(Convolution, SparseModule):
     transposed    makes finer voxels
     inverse       returns to the voxels of the layer with the same indice_key
     algo, fp32_accum, record_voxel_count, large_kernel_fast_algo, name
-                  kept and not used
+                  accepted without effect
 
     InvalidError: four axes, or sizes that do not fit.
     """
@@ -114,7 +114,7 @@ class SparseConvolution(Convolution, SparseModule):
     # ---- geometry ----
 
     def _geometry(self, shape: Sequence[int]) -> str:
-        """The layer's words on a spatial shape."""
+        """Returns the layer's words on a spatial shape."""
         key = tuple(shape)
         words = self._words.get(key)
         if words is None:
@@ -166,7 +166,7 @@ class SparseConvolution(Convolution, SparseModule):
     # ---- running ----
 
     def is_inverseable(self) -> bool:
-        """Can an inverse layer name it?"""
+        """True if an inverse layer can name this layer."""
         return self.indice_key is not None and not self.subm
 
     def forward(
@@ -174,9 +174,9 @@ class SparseConvolution(Convolution, SparseModule):
         input: SparseConvTensor,
         add_input: Optional[SparseConvTensor] = None,
     ) -> SparseConvTensor:
-        """The layer's outputs, plus the features of `add_input`, which has the
-        same voxels. InvalidError: an inverse layer whose key names no strided
-        layer over these voxels."""
+        """Returns the layer's outputs, plus the features of `add_input`, which
+        has the same voxels. InvalidError: an inverse layer whose key names no
+        strided layer over these voxels."""
         out = self._convolve(input)
         if add_input is not None:
             out = out.replace_feature(out.features + add_input.features)
@@ -208,7 +208,7 @@ class SparseConvolution(Convolution, SparseModule):
         return input._with(y, indices, out_shape)
 
     def _one_by_one(self, features: Tensor) -> Tensor:
-        """spconv multiplies by the memory of the weights as [in, out]."""
+        """spconv reads the memory of these weights as [in, out]."""
         weight = self.weight.view(self.in_channels, self.out_channels)
         return torch.nn.functional.linear(features, weight.t(), self.bias)
 
@@ -220,8 +220,8 @@ class SparseConvolution(Convolution, SparseModule):
         indices: Tensor,
         out_shape: List[int],
     ) -> None:
-        """Leaves the map under the layer's key; warns of a key that another
-        geometry or other voxels have."""
+        """Stores the map under the layer's key; warns if another geometry or
+        other voxels have the key."""
         known = x.indice_dict.get(self.indice_key)
         if known is None:
             x.indice_dict[self.indice_key] = IndiceData(
@@ -256,8 +256,8 @@ class SparseConvolution(Convolution, SparseModule):
         return x._with(y, known.indices, list(known.spatial_shape))
 
     def _find_strided(self, x: SparseConvTensor) -> IndiceData:
-        """The strided layer that made these voxels: that of the key, else the
-        one that did."""
+        """Returns the strided layer of the key if it made these voxels, else
+        the layer that made them."""
         named = x.indice_dict.get(self.indice_key)
         if _made(named, x):
             return named  # type: ignore[return-value]
@@ -299,7 +299,8 @@ class SparseConvolution(Convolution, SparseModule):
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Are these the same voxels? Looks at them only if the tensors differ."""
+    """True if the voxels are equal. Compares them only if the tensors
+    differ."""
     if one is other:
         return True
     if torch.compiler.is_compiling() or one.shape != other.shape:
@@ -320,7 +321,7 @@ _said: Dict[str, bool] = {}
 
 
 def _warn(sentence: str) -> None:
-    """Says a sentence once."""
+    """Warns once with a sentence."""
     if torch.compiler.is_compiling() or sentence in _said:
         return
     _said[sentence] = True
@@ -331,7 +332,8 @@ def _warn(sentence: str) -> None:
 
 
 def _kind(name: str, ndim: int, doc: str, **fixed: Any) -> Any:
-    """A class of spconv's name: the dimension, and what is fixed, are given."""
+    """Makes a class with spconv's name from the dimension and fixed
+    arguments."""
 
     class Kind(SparseConvolution):
         def __init__(
@@ -360,7 +362,7 @@ def _kind(name: str, ndim: int, doc: str, **fixed: Any) -> Any:
     return Kind
 
 
-# The order of arguments behind the kernel size.
+# The order of arguments after the kernel size.
 _ORDER = {
     False: (
         "stride",
@@ -395,7 +397,7 @@ for _ndim in (1, 2, 3):
 
 
 class _Unsupported(SparseConvolution):
-    """A layer of four axes: its name is there, and it says what it cannot."""
+    """A layer of four axes: the name exists, and its use raises an error."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise Error(

@@ -14,7 +14,8 @@ __all__ = ["IndiceData", "ImplicitGemmIndiceData", "SparseConvTensor"]
 
 
 class IndiceData(NamedTuple):
-    """What a layer with an indice_key leaves for others of this key."""
+    """The data that a layer with an indice_key stores for other layers with
+    this key."""
 
     map: AnyMap
     words: str
@@ -48,8 +49,8 @@ class SparseConvTensor:
     spatial_shape  voxels along each axis
     batch_size     number of batch elements
 
-    `grid`, `voxel_num`, `benchmark` and the arguments behind them are kept and
-    not used. InvalidError: sizes do not fit each other.
+    `grid`, `voxel_num`, `benchmark` and the arguments after them are accepted
+    without effect. InvalidError: sizes do not fit each other.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class SparseConvTensor:
                 f"{dimensions} axes it is [rows, {dimensions + 1}]"
             )
         if indice_dict is None:
-            # Of a tensor made of another one, voxels may be assigned later.
+            # The voxels of a derived tensor may be assigned later.
             _check_rows(features, indices)
         self._features, self.indices = features, indices
         self.spatial_shape = [int(v) for v in spatial_shape]
@@ -95,7 +96,8 @@ class SparseConvTensor:
 
     @property
     def features(self) -> Tensor:
-        """[rows, channels]. replace_feature() makes a tensor with others."""
+        """[rows, channels]. replace_feature() makes a tensor with other
+        features."""
         return self._features
 
     @features.setter
@@ -106,7 +108,8 @@ class SparseConvTensor:
 
     @classmethod
     def from_dense(cls, x: Tensor) -> "SparseConvTensor":
-        """The non-zero voxels of [batch, *shape, channels]."""
+        """Makes a tensor of the non-zero voxels of [batch, *shape,
+        channels]."""
         sparse = x.to_sparse(x.dim() - 1).coalesce()
         return cls(
             sparse.values(),
@@ -116,21 +119,22 @@ class SparseConvTensor:
         )
 
     def replace_feature(self, feature: Tensor) -> "SparseConvTensor":
-        """The same voxels with other features; kernel maps are shared."""
+        """Returns the same voxels with other features; kernel maps are
+        shared."""
         return self._with(feature, self.indices, self.spatial_shape)
 
     def parts(self) -> Tuple[Tensor, Tensor]:
-        """Features and voxels, for spctune.compile()."""
+        """Returns features and voxels, for spctune.compile()."""
         return self._features, self.indices
 
     def remade(self, features: Tensor, coords: Tensor) -> "SparseConvTensor":
-        """This tensor with other features and voxels."""
+        """Returns this tensor with other features and voxels."""
         return SparseConvTensor(
             features, coords, self.spatial_shape, self.batch_size
         )
 
     def shadow_copy(self) -> "SparseConvTensor":
-        """The same voxels and features."""
+        """Returns a tensor with the same voxels and features."""
         return self.replace_feature(self._features)
 
     def _with(
@@ -159,7 +163,7 @@ class SparseConvTensor:
         return out
 
     def select_by_index(self, valid_indices: Tensor) -> "SparseConvTensor":
-        """The rows of these numbers."""
+        """Returns the rows with these indices."""
         out = self._with(
             self._features[valid_indices],
             self.indices[valid_indices],
@@ -169,7 +173,7 @@ class SparseConvTensor:
         return out
 
     def minus(self) -> "SparseConvTensor":
-        """The same voxels with the negative of the features."""
+        """Returns the same voxels with the features negated."""
         return self.replace_feature(-self._features)
 
     def dense(self, channels_first: bool = True) -> Tensor:
@@ -183,12 +187,13 @@ class SparseConvTensor:
         return out.permute(0, *range(2, out.dim()), 1).contiguous()
 
     def find_indice_pair(self, key: Any) -> Optional[IndiceData]:
-        """What a layer left under its indice_key; None: nothing."""
+        """Returns the data that a layer stored under its indice_key, or
+        None."""
         return None if key is None else self.indice_dict.get(key)
 
     @property
     def spatial_size(self) -> int:
-        """Voxels of the whole volume."""
+        """Number of voxels in the whole volume."""
         size = 1
         for extent in self.spatial_shape:
             size *= extent
@@ -196,12 +201,12 @@ class SparseConvTensor:
 
     @property
     def is_quantized(self) -> bool:
-        """False: features are floating point."""
+        """False, as features are floating point."""
         return False
 
     @property
     def sparity(self) -> float:
-        """The part of the volume that has voxels."""
+        """The fraction of the volume that has voxels."""
         return self.indices.shape[0] / self.spatial_size / self.batch_size
 
     def __repr__(self) -> str:

@@ -31,27 +31,27 @@ class SparseModule(nn.Module):
 
 
 def is_spconv_module(module: Any) -> bool:
-    """Does it take a SparseConvTensor?"""
+    """True if the module takes a SparseConvTensor."""
     return isinstance(module, SparseModule)
 
 
 def is_sparse_conv(module: Any) -> bool:
-    """Is it a convolution?"""
+    """True if the module is a convolution."""
     from .conv import SparseConvolution
 
     return isinstance(module, SparseConvolution)
 
 
 def assign_name_for_sparse_modules(module: nn.Module) -> None:
-    """Tells each sparse module its name in `module`."""
+    """Gives each sparse module its name in `module`."""
     for name, part in module.named_modules():
         if isinstance(part, SparseModule):
             part._sparse_unique_name = name
 
 
 class SparseSequential(SparseModule):
-    """Modules in a row, by their order or by names. Those that are no
-    SparseModule get the features, and are left out where there are none."""
+    """Modules in sequence, given in order or by names. Modules that are not a
+    SparseModule get the features, and are skipped if there are no voxels."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -78,14 +78,14 @@ class SparseSequential(SparseModule):
         return iter(self._modules.values())
 
     def add(self, module: nn.Module, name: Optional[str] = None) -> None:
-        """Adds a module behind the last."""
+        """Appends a module."""
         name = str(len(self._modules)) if name is None else name
         if name in self._modules:
             raise KeyError(f"there is a module '{name}'")
         self.add_module(name, module)
 
     def forward(self, input: Any) -> Any:
-        """What comes of the last."""
+        """Returns the output of the last module."""
         for module in self._modules.values():
             assert module is not None
             if is_spconv_module(module) or not isinstance(
@@ -100,15 +100,15 @@ class SparseSequential(SparseModule):
 
 
 class Identity(SparseModule):
-    """What goes in comes out."""
+    """Returns its input."""
 
     def forward(self, x: Any) -> Any:
-        """x itself."""
+        """Returns x."""
         return x
 
 
 class ToDense(SparseModule):
-    """The dense tensor [batch, channels, *shape]."""
+    """Returns the dense tensor [batch, channels, *shape]."""
 
     def forward(self, x: SparseConvTensor) -> Any:
         """x.dense()."""
@@ -116,9 +116,9 @@ class ToDense(SparseModule):
 
 
 class RemoveGrid(SparseModule):
-    """Takes the grid away, which is not used here."""
+    """Removes the grid, which is not used here."""
 
     def forward(self, x: SparseConvTensor) -> SparseConvTensor:
-        """x without its grid."""
+        """Returns x without its grid."""
         x.grid = None  # type: ignore[assignment]
         return x

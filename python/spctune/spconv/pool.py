@@ -22,8 +22,8 @@ __all__ = [
 
 
 class SparsePool(SparseModule):
-    """Maximum or mean of the inputs that an output sees, over those that are
-    there. Sizes as those of a strided layer."""
+    """Maximum or mean over the occupied inputs that an output sees. Sizes are
+    those of a strided layer."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SparsePool(SparseModule):
         self.indice_key = indice_key
 
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:
-        """The pooled features, on the voxels of a strided layer."""
+        """Returns the pooled features, on the voxels of a strided layer."""
         words = (
             f"conv,rule=footprint,k={_words(self.kernel_size, 1)},"
             f"dilation={_words(self.dilation, 1)},"
@@ -108,14 +108,14 @@ class SparseMaxPool3d(SparsePool):
 
 
 class SparseAvgPool2d(SparsePool):
-    """The mean of the inputs that are there, over two axes."""
+    """The mean of the occupied inputs, over two axes."""
 
     def __init__(self, kernel_size: Sizes, *args: Any, **kwargs: Any) -> None:
         super().__init__(2, "mean", kernel_size, *args, **kwargs)
 
 
 class SparseAvgPool3d(SparsePool):
-    """The mean of the inputs that are there, over three axes."""
+    """The mean of the occupied inputs, over three axes."""
 
     def __init__(self, kernel_size: Sizes, *args: Any, **kwargs: Any) -> None:
         super().__init__(3, "mean", kernel_size, *args, **kwargs)
@@ -130,7 +130,7 @@ class SparseGlobalMaxPool(SparseModule):
     """[batch, channels]: the maximum over the voxels of each batch element."""
 
     def forward(self, input: SparseConvTensor) -> Tensor:
-        """0 for an element without voxels."""
+        """Returns the maxima; 0 for an element without voxels."""
         batch, out = _by_element(input)
         return out.scatter_reduce(
             0, batch, input.features, "amax", include_self=False
@@ -141,7 +141,7 @@ class SparseGlobalAvgPool(SparseModule):
     """[batch, channels]: the mean over the voxels of each batch element."""
 
     def forward(self, input: SparseConvTensor) -> Tensor:
-        """0 for an element without voxels."""
+        """Returns the means; 0 for an element without voxels."""
         batch, out = _by_element(input)
         return out.scatter_reduce(
             0, batch, input.features, "mean", include_self=False

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Voxels of points on the processor, as spconv 1 and 2 make them: with
-NumPy."""
+"""Makes voxels of points on the processor with NumPy, as spconv 1 and 2 do."""
 
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
@@ -21,9 +20,9 @@ class VoxelGeneratorV2:
     voxel_size         edges along x, y, z, in the unit of the points
     point_cloud_range  low x, y, z, then high x, y, z; points outside are left
                        out
-    max_num_points     points of a voxel that count: the first ones
-    max_voxels         voxels that count: those that points meet first
-    full_mean, block_filtering and the arguments behind it are not supported
+    max_num_points     the first points of a voxel count, up to this number
+    max_voxels         the first voxels in the order of points count
+    full_mean, block_filtering and later arguments are not supported
 
     ValueError: a size that is not positive, or an option that is not supported.
     """
@@ -57,21 +56,21 @@ class VoxelGeneratorV2:
 
     @property
     def max_num_points_per_voxel(self) -> int:
-        """Points of a voxel that count."""
+        """The number of points of a voxel that count."""
         return self._max_num_points
 
     def generate(
         self, points: Any, max_voxels: Optional[int] = None
     ) -> Dict[str, Any]:
-        """Voxels of points [n, 3 or more], as a dict:
+        """Returns the voxels of points [n, 3 or more] as a dict:
 
-        voxels                [voxels, max_num_points, columns], 0 behind the
+        voxels                [voxels, max_num_points, columns], 0 after the
                               last point
         coordinates           int32 [voxels, 3]: z, y, x
         num_points_per_voxel  int32 [voxels]
         voxel_point_mask      [voxels, max_num_points, 1]: 1 for a point
 
-        Voxels are in the order in which points meet them first.
+        Voxels are in the order of their first points.
         """
         import numpy as np
 
@@ -96,8 +95,9 @@ class VoxelGeneratorV2:
 
 
 class _Grouped(NamedTuple):
-    """Points by voxels: [voxels, room, columns]; int32 [voxels, axes], the last
-    axis first; how many of each; and the voxel of each point, -1: none."""
+    """Returns points by voxels [voxels, room, columns]; the voxels, int32
+    [voxels, axes] with the last axis first; the number of points of each voxel;
+    and the voxel of each point, or -1."""
 
     voxels: Any
     coordinates: Any
@@ -108,8 +108,8 @@ class _Grouped(NamedTuple):
 def _group(
     points: Any, low: Any, size: Any, grid: Any, room: int, most: int
 ) -> _Grouped:
-    """Groups points by the voxels of a grid, which are in the order in which
-    points meet them first."""
+    """Groups points by the voxels of a grid, in the order of their first
+    points."""
     import numpy as np
 
     number, coordinates = _number(points, low, size, grid)
@@ -117,7 +117,7 @@ def _group(
     kept = number >= 0
     points, voxel = points[kept], number[kept]
     count = min(len(coordinates), most)
-    # Points by voxel, in their own order within each.
+    # Returns points by voxel, in their own order within each voxel.
     order = np.argsort(voxel, kind="stable")
     voxel, points = voxel[order], points[order]
     sizes = np.bincount(voxel, minlength=count)
@@ -130,8 +130,8 @@ def _group(
 
 
 def _number(points: Any, low: Any, size: Any, grid: Any) -> Tuple[Any, Any]:
-    """The voxel of each point by number (-1: none), and the voxels, the last
-    axis first."""
+    """Returns the voxel of each point by number (-1: none), and the voxels with
+    the last axis first."""
     import numpy as np
 
     axes = len(grid)
@@ -165,7 +165,7 @@ class VoxelGenerator(VoxelGeneratorV2):
         )
 
 
-# ---- as spconv 2 has it ------------------------------------------------------
+# ---- the interface of spconv 2 -----------------------------------------------
 
 
 class _Point2Voxel:
@@ -236,7 +236,7 @@ class _Point2Voxel:
 
 
 def _arrays(made: _Grouped) -> Tuple[Any, Any, Any]:
-    """Arrays that have numpy(), as those of cumm.tensorview."""
+    """Arrays that have numpy(), as arrays of cumm.tensorview do."""
     import numpy as np
 
     class Array(np.ndarray):  # type: ignore[type-arg, unused-ignore]
@@ -251,26 +251,26 @@ def _arrays(made: _Grouped) -> Tuple[Any, Any, Any]:
 
 
 def _numpy(points: Any) -> Any:
-    """The array of a tensor of cumm.tensorview or torch."""
+    """Returns the array of a tensor of cumm.tensorview or torch."""
     return points.numpy() if hasattr(points, "numpy") else points
 
 
 class Point2VoxelCPU3d(_Point2Voxel):
-    """Takes and gives NumPy arrays; cumm.tensorview is taken, too. Results have
-    numpy()."""
+    """Takes and returns NumPy arrays; also takes tensors of cumm.tensorview.
+    Results have numpy()."""
 
     def point_to_voxel(
         self, points: Any, clear_voxels: bool = True
     ) -> Tuple[Any, Any, Any]:
         """(voxels, indices with the last axis first, points of each voxel) of
-        points [n, num_point_features]; 0 behind the last point of a voxel."""
+        points [n, num_point_features]; 0 after the last point of a voxel."""
         return _arrays(self._made(_numpy(points), False))
 
     def point_to_voxel_empty_mean(
         self, points: Any, clear_voxels: bool = True
     ) -> Tuple[Any, Any, Any]:
-        """The same, and the mean of a voxel's points behind the last of
-        them."""
+        """Returns the same, with the mean of a voxel's points after its last
+        point."""
         return _arrays(self._made(_numpy(points), True))
 
 
@@ -293,7 +293,7 @@ class Point2VoxelCPU4d(Point2VoxelCPU3d):
 
 
 class PointToVoxel(_Point2Voxel):
-    """spconv.pytorch.utils.PointToVoxel: takes and gives tensors. Voxels are
+    """spconv.pytorch.utils.PointToVoxel: takes and returns tensors. Voxels are
     found on the processor, and the results are on `device`."""
 
     def __init__(
@@ -323,7 +323,7 @@ class PointToVoxel(_Point2Voxel):
     def generate_voxel_with_id(
         self, pc: Any, clear_voxels: bool = True, empty_mean: bool = False
     ) -> Tuple[Any, Any, Any, Any]:
-        """The same, and the voxel of each point, int64; -1: none."""
+        """Returns the same, and the voxel of each point, int64; -1: none."""
         import torch
 
         made = self._made(pc.detach().cpu().numpy(), empty_mean)

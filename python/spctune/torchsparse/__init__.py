@@ -29,10 +29,10 @@ __all__ = [
     "utils",
 ]
 
-# The version whose interface this is; programs compare it.
+# The version of the interface that this module offers; programs compare it.
 __version__ = "2.1.0"
 
-# Switches of TorchSparse that programs set; they are kept and not used.
+# Switches of TorchSparse that programs set; they have no effect here.
 backends = types.SimpleNamespace(
     allow_tf32=False, benchmark=True, hash_rsv_ratio=2
 )

@@ -25,7 +25,7 @@ class Level(NamedTuple):
 
 
 class Strided(NamedTuple):
-    """What a strided layer leaves for the transposed one."""
+    """The data that a strided layer keeps for its transposed layer."""
 
     map: AnyMap
     words: str
@@ -33,8 +33,8 @@ class Strided(NamedTuple):
 
 
 class Caches:
-    """What tensors of one scene share. Kernel maps are kept with voxels, so
-    this only finds the level that a transposed layer returns to."""
+    """Shared by the tensors of one scene. Kernel maps are kept with voxels, so
+    this object only finds the level to which a transposed layer returns."""
 
     def __init__(self) -> None:
         self.cmaps: Dict[Any, Level] = {}
@@ -46,11 +46,11 @@ class SparseTensor:
     """Features of voxels.
 
     feats          [rows, channels]
-    coords         int32 [rows, 4]: batch, x, y, z; each voxel once. Layers
-                   with a stride divide them by it
+    coords         int32 [rows, 4]: batch, x, y, z; each voxel once. Layers with
+                   a stride divide them by the stride
     stride         of the coordinates, from the scene's own
-    spatial_range  (batches, x, y, z): the voxels along each axis; None: as far
-                   as the voxels reach
+    spatial_range  (batches, x, y, z): the voxels along each axis; None: up to
+                   the highest voxel
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class SparseTensor:
         stride: Optional[Sequence[int]] = None,
         spatial_range: Range = None,
     ) -> "SparseTensor":
-        """A tensor of the same scene: on the same voxels, unless others are
-        named."""
+        """Makes a tensor of the same scene, on the same voxels unless others
+        are named."""
         if coords is None:
             made = SparseTensor(
                 feats, self.coords, self.stride, self.spatial_range
@@ -117,11 +117,11 @@ class SparseTensor:
         return made
 
     def parts(self) -> Tuple[Tensor, Tensor]:
-        """Features and voxels, for spctune.compile()."""
+        """Returns features and voxels, for spctune.compile()."""
         return self.feats, self.coords
 
     def remade(self, features: Tensor, coords: Tensor) -> "SparseTensor":
-        """This tensor with other features and voxels."""
+        """Returns this tensor with other features and voxels."""
         return SparseTensor(features, coords, self.stride, self.spatial_range)
 
     def _apply(self, name: str, *args: Any, **more: Any) -> "SparseTensor":
@@ -151,8 +151,8 @@ class SparseTensor:
         return self
 
     def dense(self) -> Tensor:
-        """[batch, x, y, z, channels] of the spatial range. InvalidError: there
-        is none."""
+        """Returns [batch, x, y, z, channels] of the spatial range.
+        InvalidError: the tensor has no spatial range."""
         if self.spatial_range is None:
             raise InvalidError("dense() needs a spatial_range")
         batches, *shape = self.spatial_range
@@ -214,7 +214,7 @@ class PointTensor:
 
 
 def cat(inputs: Sequence[SparseTensor]) -> SparseTensor:
-    """The channels of tensors on the same voxels, side by side."""
+    """Concatenates the channels of tensors on the same voxels."""
     return inputs[0].like(torch.cat([x.feats for x in inputs], dim=1))
 
 

@@ -46,7 +46,7 @@ class _Block(nn.Module):
         self._count = len(kernels)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        """The block's outputs."""
+        """Returns the block's outputs."""
         residual, out = x, x
         for i in range(1, self._count + 1):
             out = getattr(self, f"norm{i}")(getattr(self, f"conv{i}")(out))
@@ -59,7 +59,7 @@ class _Block(nn.Module):
 
 
 class BasicBlock(_Block):
-    """Two layers of kernel 3; the first has the stride."""
+    """A block of two layers with kernel 3; the first has the stride."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BasicBlock(_Block):
 
 
 class Bottleneck(_Block):
-    """Layers of kernel 1, 3 and 1; the second has the stride."""
+    """A block of layers with kernels 1, 3 and 1; the second has the stride."""
 
     expansion = 4
 

@@ -29,13 +29,13 @@ __all__ = [
 def fapply(
     input: SparseTensor, fn: Callable[..., Tensor], *args: Any, **kwargs: Any
 ) -> SparseTensor:
-    """The same voxels with fn(features)."""
+    """Returns the same voxels with fn(features)."""
     return input.like(fn(input.feats, *args, **kwargs))
 
 
 class Conv3d(nn.Module):
-    """A convolution; `kernel` is [K, cin, cout], of one offset with stride 1
-    [cin, cout].
+    """A convolution; `kernel` is [K, cin, cout], or [cin, cout] for one offset
+    and stride 1.
 
     transposed  returns to the voxels of the layer with the same kernel and
                 stride
@@ -85,7 +85,7 @@ class Conv3d(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weights and bias as TorchSparse does."""
+        """Initialises weights and bias as TorchSparse does."""
         fan = self.out_channels if self.transposed else self.in_channels
         bound = 1 / math.sqrt(fan * self.kernel_volume)
         nn.init.uniform_(self.kernel, -bound, bound)
@@ -93,7 +93,7 @@ class Conv3d(nn.Module):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: SparseTensor) -> SparseTensor:
-        """The layer's outputs."""
+        """Returns the layer's outputs."""
         return functional.conv3d(
             input,
             self.kernel,
@@ -129,7 +129,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class InstanceNorm(nn.InstanceNorm1d):
-    """As nn.InstanceNorm1d on the features."""
+    """Applies nn.InstanceNorm1d to the features."""
 
     def forward(self, input: SparseTensor) -> SparseTensor:  # type: ignore[override]
         return fapply(input, super().forward)

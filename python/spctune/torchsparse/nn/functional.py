@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of torchsparse.nn.functional.
 
-Conventions are those of TorchSparse 2.1: a layer whose strides are 1 is
-submanifold; one whose strides are 1 or the kernel's size has outputs at
-floor(voxel / stride); any other has outputs at all voxels that see an input.
+Conventions are those of TorchSparse 2.1: a layer is submanifold if its strides
+are 1. If each stride is 1 or the kernel's size, outputs are at floor(voxel /
+stride); otherwise at all voxels that see an input.
 """
 
 from typing import Any, List, Optional, Sequence, Union
@@ -38,8 +38,8 @@ Sizes = Union[int, Sequence[int]]
 
 
 def to_krsc(weight: Tensor, kernel: Sequence[int]) -> Tensor:
-    """[K, cin, cout] as [cout, x, y, z, cin]. Offsets count with x fastest if
-    their number is odd, else with z fastest."""
+    """Returns weights [K, cin, cout] as [cout, x, y, z, cin]. Offsets count
+    with x fastest if their number is odd, else with z fastest."""
     x, y, z = kernel
     cin, cout = weight.shape[-2:]
     if x * y * z % 2 == 1:
@@ -48,8 +48,8 @@ def to_krsc(weight: Tensor, kernel: Sequence[int]) -> Tensor:
 
 
 def _reach(x: SparseTensor) -> List[int]:
-    """Voxels along each axis: the spatial range, else as far as there are
-    voxels."""
+    """Returns the number of voxels along each axis: the spatial range, else up
+    to the highest voxel."""
     if x.spatial_range is not None:
         return list(x.spatial_range[1:])
     if x.coords.shape[0] == 0:
@@ -64,7 +64,7 @@ def _words(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> str:
-    """The layer's geometry."""
+    """Returns the layer's geometry."""
     box = f"k={by_axis(kernel)},dilation={by_axis(dilation)}"
     if all(s == 1 for s in stride):
         return "subm," + box
@@ -240,8 +240,9 @@ def global_max_pool(inputs: SparseTensor) -> Tensor:
 
 
 def sphash(coords: Tensor, offsets: Optional[Tensor] = None) -> Tensor:
-    """Numbers of rows int32 [rows, 4], equal where these are: [rows], or with
-    offsets [K, 3] added to the first three columns [K, rows]. These columns are
+    """Returns numbers that are equal for equal rows of int32 [rows, 4]: [rows],
+    or [K, rows] if offsets [K, 3] are added to the first three columns. These
+    columns are
     from -2^15 to 2^15 - 1, the last is from 0 to 2^15 - 1."""
     rows = coords.long()
     if offsets is None:
@@ -256,7 +257,7 @@ def sphash(coords: Tensor, offsets: Optional[Tensor] = None) -> Tensor:
 
 
 def sphashquery(queries: Tensor, references: Tensor) -> Tensor:
-    """The row of each query among the references; -1: it is not there."""
+    """Returns the row of each query among the references, or -1."""
     known, order = references.flatten().sort()
     wanted = queries.flatten()
     if known.numel() == 0:
@@ -267,14 +268,15 @@ def sphashquery(queries: Tensor, references: Tensor) -> Tensor:
 
 
 def spcount(coords: Tensor, num: int) -> Tensor:
-    """How often each number below `num` occurs; others are not counted."""
+    """Counts how often each number below `num` occurs; other numbers are not
+    counted."""
     at = coords.flatten().long()
     return at[(at >= 0) & (at < num)].bincount(minlength=num).int()
 
 
 def spvoxelize(feats: Tensor, coords: Tensor, counts: Tensor) -> Tensor:
-    """The mean of the points of each voxel: coords names the voxel of a point,
-    counts how many points a voxel has."""
+    """Returns the mean of the points of each voxel. coords has the voxel of
+    each point, counts the number of points of each voxel."""
     at = coords.flatten().long()
     keep = at >= 0
     safe = torch.where(keep, at, 0)
@@ -288,9 +290,9 @@ def spvoxelize(feats: Tensor, coords: Tensor, counts: Tensor) -> Tensor:
 def calc_ti_weights(
     coords: Tensor, idx_query: Tensor, scale: float = 1
 ) -> Tensor:
-    """Weights [points, 8] of trilinear interpolation between the corners of a
-    point's cell, x slowest; those of corners that are not there (-1) are 0, and
-    the others sum to 1."""
+    """Returns weights [points, 8] of trilinear interpolation between the
+    corners of a point's cell, with x slowest. Weights of missing corners (-1)
+    are 0, and the others sum to 1."""
     with torch.no_grad():
         at = coords[:, :3] / scale
         part = at - at.floor()
@@ -302,8 +304,8 @@ def calc_ti_weights(
 
 
 def spdevoxelize(feats: Tensor, coords: Tensor, weights: Tensor) -> Tensor:
-    """Features of points: the sum over eight voxels, coords [points, 8], times
-    their weights; -1: no voxel."""
+    """Returns features of points: the weighted sum over eight voxels, coords
+    [points, 8]; -1 is no voxel."""
     keep = coords >= 0
     safe = torch.where(keep, coords, 0).long()
     w = (weights * keep).to(feats.dtype)

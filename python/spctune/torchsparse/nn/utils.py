@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs import from torchsparse.nn.utils."""
+"""The functions that programs import from torchsparse.nn.utils."""
 
 from . import fapply
 

@@ -12,7 +12,7 @@ __all__ = ["sparse_collate", "sparse_collate_fn"]
 
 
 def sparse_collate(inputs: Sequence[SparseTensor]) -> SparseTensor:
-    """A batch of scenes whose voxels are [rows, 3]: x, y, z."""
+    """Makes a batch of scenes whose voxels are [rows, 3]: x, y, z."""
     stride = inputs[0].stride
     coords, feats = [], []
     for k, x in enumerate(inputs):
@@ -28,7 +28,7 @@ def sparse_collate(inputs: Sequence[SparseTensor]) -> SparseTensor:
 
 
 def sparse_collate_fn(inputs: Sequence[Any]) -> Any:
-    """For DataLoader: a dict of batches of a list of dicts."""
+    """Makes a dict of batches from a list of dicts, for DataLoader."""
     if not isinstance(inputs[0], dict):
         return inputs
     out = {}

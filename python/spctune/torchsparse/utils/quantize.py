@@ -15,9 +15,9 @@ def sparse_quantize(
     return_index: bool = False,
     return_inverse: bool = False,
 ) -> Any:
-    """The distinct voxels floor(coords / voxel_size) of NumPy points, int32 and
-    in ascending order; on request also the first point of each voxel, and the
-    voxel of each point."""
+    """Returns the distinct voxels floor(coords / voxel_size) of NumPy points,
+    int32 and in ascending order; on request also the first point of each voxel,
+    and the voxel of each point."""
     import numpy as np
 
     size = (
