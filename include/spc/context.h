@@ -164,7 +164,7 @@ SPC_API const char *spc_ctx_error(const spc_ctx *ctx);
 
 /*
  * Returns the message of a call that has just failed: the text of *error if it
- * is not empty, else spc_ctx_error(ctx). A program that stops at its first
+ * holds a failure, else spc_ctx_error(ctx). A program that stops at its first
  * failure can use one spc_error for all calls. Either argument may be NULL.
  */
 SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
