@@ -513,9 +513,8 @@ SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
 SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
                                   const int32_t *count, int64_t rows,
                                   void *stream);
-/* Waits for `stream`, and returns the errors that spc_coords_check would return
- * for the map's sets. spc_map_rows_out, _pairs and _density are exact
- * afterwards. */
+/* Waits for `stream`. Fails as spc_coords_check does for the map's sets.
+ * spc_map_rows_out, _pairs and _density are exact afterwards. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
 /*
@@ -542,8 +541,8 @@ SPC_API void spc_map_fit_lists(spc_map *map);
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
-/* Makes the same from coordinates [rows][4], as for spc_coords_create. The
- * caller frees *out. */
+/* Makes the same from coordinates [rows][4], as for spc_coords_create. Fails as
+ * spc_map_create_from_scene. The caller frees *out. */
 SPC_API spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
                                             const spc_conv *conv,
                                             const int32_t *coords, int64_t rows,

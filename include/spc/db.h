@@ -42,7 +42,7 @@ SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                void *payload);
 
 /* Lists in the same way the records of maps and code. Their `layer` is the list
- * of words that identifies them. */
+ * of words that identifies them. Fails as spc_db_each. */
 SPC_API spc_status spc_db_each_record(spc_ctx *ctx,
                                       spc_status (*each)(const spc_db_row *row,
                                                          void *payload),

@@ -18,9 +18,9 @@ extern "C" {
 /*
  * The operators of networks between convolutions: pooling, normalisation,
  * activation and the like. Rows are those of a coordinate set, features f16,
- * bf16 or f32; sums are fp32, taken in an order that depends on the voxels
- * alone (and on whether rows are aligned, see spc_feature_buffers): not on the
- * capacity, the device's size or the other batch elements.
+ * bf16 or f32; sums are fp32, taken in an order that depends only on the voxels
+ * (and on whether rows are aligned, see spc_feature_buffers), not on the
+ * capacity, the size of the device or the other batch elements.
  *
  * Unless stated otherwise inputs and outputs are [rows][c]. For an operator
  * that reads a map these are the map's input and output rows.
@@ -94,14 +94,14 @@ extern "C" {
  *                       Zero where there is no voxel; voxels outside the shape
  *                       are left out
  *
- * Operators that look at each row alone work on every row that the set was
- * given; the others on its voxels.
+ * Operators that treat each row separately process every row of the set; the
+ * others process only its voxels.
  *
- * Gradients are problems like those of convolutions: pass=dgrad from dy, that
- * of the outputs, to that of the inputs; pass=wgrad to that of scale and shift,
- * or of the rows that multiply.
- * An operator with an activation is two steps. Where another operator is the
- * gradient (spc_feature_pass), that is meant:
+ * Gradients are problems, as for convolutions: pass=dgrad computes the gradient
+ * of the inputs from dy, the gradient of the outputs; pass=wgrad computes the
+ * gradient of scale and shift, or of the rows that multiply. An operator with
+ * an activation is differentiated in two steps. If the gradient is another
+ * operator (spc_feature_pass), the table names it:
  *
  *   of                  in              add    out
  *   pool=mean|sum       dy              -      dx, over the inverse map (of
@@ -157,25 +157,27 @@ typedef enum spc_bev_order {
     SPC_BEV_VOLUME
 } spc_bev_order;
 
-/* An operator on features as a value. Fields that an operator does not use stay
- * as in SPC_FEATURE_INIT. */
+/* An operator on features as a value. Fields that an operator does not use must
+ * stay as in SPC_FEATURE_INIT. */
 typedef struct spc_feature {
     spc_feature_op op;
-    int channels;            /* of the inputs */
+    int channels;            /* channels of the inputs */
     spc_dtype dtype;         /* SPC_F16, SPC_BF16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
-    bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
-    spc_activation activation; /* ACT, ACTGRAD; ADD, AFFINE, norms: last */
-    float slope;               /* of LEAKY and ELU below zero, up to 16 */
-    bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
+    bool index; /* POOL by maximum: store the index of the maximum; UNPOOL: use
+                   it */
+    spc_activation activation; /* activation of ACT and ACTGRAD; last step of
+                                  ADD, AFFINE and norms */
+    float slope;               /* slope below zero of LEAKY and ELU, up to 16 */
+    bool affine;               /* LAYERNORM, GROUPNORM: apply scale and shift */
     float eps;
     int groups; /* GROUPNORM; a divisor of the channels */
-    int by;     /* GROUPSUM, GROUPMEAN: so many channels become one; REPEAT:
-                   one becomes so many */
+    int by;     /* GROUPSUM, GROUPMEAN: number of channels combined into one;
+                   REPEAT: copies of each channel */
     spc_bev_order order;
     int shape[3];          /* BEV: voxels along x, y, z, from 0 */
-    spc_geometry geometry; /* POOL, SLICE; UNPOOL, UNSLICE: of the pooling that
-                              they invert */
+    spc_geometry geometry; /* POOL, SLICE; for UNPOOL, UNSLICE the geometry of
+                              the pooling that they invert */
     spc_pass pass;
     int reserved[6]; /* 0 */
 } spc_feature;
@@ -219,9 +221,10 @@ SPC_API int spc_feature_format(char *out, size_t bytes,
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_feature_check(const spc_feature *feature,
                                      spc_error *error);
-/* Describes a pass of `layer`, a forward operator; a pass of pool=max reads the
- * indices that index=1 stores. SPC_EINVAL: the operator lacks this pass (with
- * an activation it is two steps; without parameters there is no WGRAD). */
+/* Describes a gradient pass of `layer`, a forward operator. The pass of
+ * pool=max reads the indices that index=1 stores. SPC_EINVAL: the operator
+ * lacks this pass (an activation needs a separate step; an operator without
+ * parameters has no WGRAD). */
 SPC_API spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
                                     spc_pass pass, spc_error *error);
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
@@ -232,7 +235,7 @@ SPC_API const char *spc_feature_example_at(int i);
 SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
 
 /* Elements of a row of outputs, or of inputs: channels, or the whole dense
- * volume of a batch element for BEV; 0 for what is no operator. */
+ * volume of a batch element for BEV; 0 for an invalid operator. */
 SPC_API int64_t spc_feature_elements_out(const spc_feature *feature);
 SPC_API int64_t spc_feature_elements_in(const spc_feature *feature);
 /* Returns the number of output rows: `batches` for GLOBAL and BEV, 1 for a
@@ -249,27 +252,27 @@ SPC_API int64_t spc_feature_rows_add(const spc_feature *feature, int64_t rows,
  */
 typedef struct spc_feature_plan spc_feature_plan;
 
-/* `flags`: SPC_PLAN_JIT or SPC_PLAN_CACHED_ONLY. SPC_ENOTFOUND: with the latter
- * the database has no code; SPC_EINVAL, SPC_ECOMPILE, SPC_EDEVICE. The caller
- * frees *out. */
+/* `flags`: SPC_PLAN_JIT or SPC_PLAN_CACHED_ONLY. SPC_ENOTFOUND: the database
+ * has no code, with SPC_PLAN_CACHED_ONLY; SPC_EINVAL, SPC_ECOMPILE,
+ * SPC_EDEVICE. The caller frees *out. */
 SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                                            const spc_feature *feature,
                                            unsigned flags);
 SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
-/* Workspace for sets of this capacity and extent; 0 if none is needed. For an
- * operator that reads a map (only gradients need workspace then) the set is
- * that of the inputs. */
+/* Returns the workspace for sets of this capacity and extent; 0 if no workspace
+ * is needed. For an operator that reads a map, `coords` is the set of inputs;
+ * of these only gradients need workspace. */
 SPC_API size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
                                                 const spc_coords *set);
-/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients,
+/* Prepares a map for POOL, UNPOOL, SLICE and UNSLICE, and for their gradients,
  * on `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_plan_prepare(const spc_feature_plan *plan,
                                             spc_map *map, void *stream);
 
-/* A pitch is the number of elements from one row to the next: 0 where rows
- * follow each other; more for a slice of wider rows. Arrays whose addresses and
- * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
- * in large pieces, if `scale` and `shift` are at multiples of 16 bytes too. */
+/* A pitch is the number of elements from one row to the next: 0 for contiguous
+ * rows, more for a slice of wider rows. Kernels use wide loads and stores if
+ * all addresses and pitches, and the addresses of `scale` and `shift`, are
+ * multiples of 16 bytes (or of the row size, if that is less). */
 typedef struct spc_feature_buffers {
     size_t bytes;   /* sizeof this struct: SPC_FEATURE_BUFFERS_INIT sets it */
     const void *in; /* spc_feature_rows_in rows of spc_feature_elements_in */
@@ -278,7 +281,7 @@ typedef struct spc_feature_buffers {
                         spc_feature_rows_add rows of channels */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
-    int64_t out_pitch; /* of BEV from batch element to batch element */
+    int64_t out_pitch; /* pitch of BEV from batch element to batch element */
     int32_t *index; /* [rows][channels], 16-byte aligned: written by POOL, read
                        by UNPOOL */
     const float *scale; /* [channels], if affine */
@@ -294,12 +297,13 @@ typedef struct spc_feature_buffers {
 
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,
- * synchronisation or reading back, so that a CUDA graph may capture it. POOL
- * and SLICE take a map of their geometry, UNPOOL and UNSLICE the inverse map,
- * their gradients each other's; all others take the set whose rows they work
- * on. The other of the two is NULL. Rows past those that there are remain as
- * they were. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or
- * misaligned buffer, a pitch below the row, another operator's map;
+ * synchronisation or reading back, so a CUDA graph may capture the call. POOL
+ * and SLICE take a map of their geometry, UNPOOL and UNSLICE the inverse map.
+ * The gradient of POOL takes the inverse map and the gradient of UNPOOL the
+ * forward one, and likewise for slices. All other operators take the set whose
+ * rows they process. The unused argument is NULL. Rows after the last voxel are
+ * left unchanged. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or
+ * misaligned buffer, a pitch smaller than the row, a map of another operator;
  * SPC_EDEVICE.
  */
 SPC_API spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
@@ -312,8 +316,8 @@ SPC_API spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
 
 /* An operator in words, for listings. */
 typedef struct spc_operator_info {
-    const char *kind; /* "convolution", "features" or "sets": who reads it is
-                         spc_conv_parse, spc_feature_parse,
+    const char *kind; /* "convolution", "features" or "sets": read by
+                         spc_conv_parse, spc_feature_parse or
                          spc_regrouping_parse */
     const char *name; /* "subm", "pool=max|mean|sum" */
     const char *does; /* one line */
@@ -323,7 +327,8 @@ typedef struct spc_operator_info {
     const char *example;
 } spc_operator_info;
 
-/* Operator `i` from 0; NULL past the last. It lives as long as the library. */
+/* Returns operator `i`, counted from 0; NULL past the last. It lives as long as
+ * the library. */
 SPC_API const spc_operator_info *spc_operators(int i);
 
 #ifdef __cplusplus

@@ -44,11 +44,11 @@ extern "C" {
  * Suffixes may be in capitals.
  *
  * A .bin file whose columns are not stated is tested: SPC_EFORMAT if another
- * number of columns fits much better. The test sees nothing where all columns
- * have the same distribution. A file of no bytes is a scene of no voxels.
+ * number of columns fits much better. The test cannot detect an error if all
+ * columns have the same distribution. An empty file is a scene without voxels.
  * Points with a coordinate that is NaN or infinite are left out and counted
- * (spc_scene_describe). A file that ends early, or whose header announces
- * other points than it has, is refused as a whole.
+ * (spc_scene_describe). A truncated file, or a file whose header does not match
+ * its points, is refused as a whole.
  *
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
  * specification gives the same scene on every machine. SPC_ENOTFOUND,
@@ -59,7 +59,7 @@ extern "C" {
 SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
                                   spc_error *error);
 
-/* Points of a file on the host, for spc_net_buffers.points. */
+/* The points of a file, on the host, for spc_net_buffers.points. */
 typedef struct spc_point_rows {
     float *values; /* [rows][columns]: x, y, z, then others in their order */
     int64_t rows;
@@ -68,39 +68,39 @@ typedef struct spc_point_rows {
 } spc_point_rows;
 
 /*
- * Reads the points of FILE or FILE,columns=C as spc_scene_load reads them, the
- * first `columns` numbers of each as fp32; NaNs and all. A .bin file whose columns are
- * not stated is expected to have `columns`. SPC_EINVAL: it has fewer;
- * SPC_EUNSUPPORTED: a batch element is not 0; and what spc_scene_load returns.
- * The caller releases *out.
+ * Reads the points of FILE or FILE,columns=C as spc_scene_load does. Keeps the
+ * first `columns` numbers of each point as fp32, including NaN. A .bin file
+ * with no stated columns is expected to have `columns`. SPC_EINVAL: the file
+ * has fewer columns; SPC_EUNSUPPORTED: a batch element is not 0; and what
+ * spc_scene_load returns. The caller releases *out.
  */
 SPC_API spc_status spc_point_rows_load(spc_point_rows *out, const char *spec,
                                        int columns, spc_error *error);
 SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
 
 /*
- * A scene for the network, as spc_scene_load. Where the network states a range,
- * voxels count from its low corner and points outside the range are left out;
- * without @VOXEL they have the network's size. Voxels outside the network's
- * shape are left out too. spc_scene_describe counts both. Rows of a .bin file
- * may also have as many numbers as the input has channels. The caller frees
- * *out.
+ * Loads a scene for the network, as spc_scene_load does. If the network states
+ * a range, voxels are counted from its low corner, and points outside the range
+ * are left out. Without @VOXEL, voxels have the network's voxel size. Voxels
+ * outside the network's shape are left out too. spc_scene_describe counts both.
+ * Rows of a .bin file may also have as many numbers as the input has channels.
+ * The caller frees *out.
  */
 SPC_API spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
                                       const char *spec, spc_error *error);
 
 /* Returns the voxels of a set as of the last check, for tuning the layers of
- * its level. The caller frees *out. SPC_EINVAL for the input's set, as its rows
- * are the caller's. */
+ * its level. The caller frees *out. SPC_EINVAL: the set is that of the input,
+ * whose rows the caller has. */
 SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out,
                                              const spc_net_plan *plan, int set);
 
 /* ---- the oracle ---------------------------------------------------------- */
 
 /*
- * The relation of a layer on a scene, by hashing on the host, threaded,
- * independent of every device's map builder. The scene has the same meaning as
- * in spc_map_create_from_scene.
+ * The relation of a layer on a scene. It is computed on the host by hashing,
+ * with threads, independently of every device's map builder. The scene has the
+ * same meaning as in spc_map_create_from_scene.
  *
  * The order of rows is part of the interface. These sides have the scene's rows
  * in their order:
@@ -121,20 +121,21 @@ typedef struct spc_relation {
     int offsets;         /* K */
     int32_t *coords_in;  /* [rows_in][4]: batch, x, y, z */
     int32_t *coords_out; /* [rows_out][4] */
-    int32_t *index;      /* [K][rows_out]: the input's row, or -1 */
-    /* For points, which read any number of inputs, index is [slots][rows_out],
-     * and cells has the offset of each entry that is not -1. */
-    int slots;       /* K of voxels */
-    uint16_t *cells; /* [slots][rows_out]; NULL of voxels */
+    int32_t *index;      /* [K][rows_out]: row of the input, or -1 */
+    /* A point may read any number of inputs. For points, index is therefore
+     * [slots][rows_out], and cells has the offset of each entry that is not
+     * -1. */
+    int slots;       /* K for voxels */
+    uint16_t *cells; /* [slots][rows_out]; NULL for voxels */
     int64_t reserved[4]; /* 0 */
 } spc_relation;
 
 /*
  * Fills *out, which the caller releases. threads 0: all cores. SPC_EDUPLICATE:
- * two equal rows, which it names; SPC_ERANGE: an output's coordinate does not
- * fit int32, or there are more outputs than row numbers; SPC_EINVAL: a
- * geometry that spc_geometry_check refuses, or one not of the operator's rule;
- * SPC_ENOMEM.
+ * two equal rows, which the message names; SPC_ERANGE: an output's coordinate
+ * does not fit int32, or there are more outputs than row numbers; SPC_EINVAL: a
+ * geometry that spc_geometry_check refuses, or a geometry of another rule than
+ * the operator's; SPC_ENOMEM.
  */
 SPC_API spc_status spc_oracle_relation(spc_relation *out, const spc_conv *conv,
                                        const spc_scene *scene, int threads,
@@ -145,10 +146,10 @@ SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
  * The oracle: the layer's sums in double precision on the host, threaded.
  * in [rows_in][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
  * double; magnitude (may be NULL) [rows][cout] receives the sum of
- * |weight * input| and |bias|, from which tolerances derive. `index` is that of
- * a relation, or of spc_map_download, and `rows` its output rows. The bias of
- * the epilogue is added if no scale precedes it (inputs of I8 have a scale);
- * spc_oracle_epilogue or spc_oracle_quantised does the rest.
+ * |weight * input| and |bias|, from which tolerances derive. `index` comes from
+ * a relation or from spc_map_download, and `rows` is its number of output rows.
+ * The bias of the epilogue is added if no scale precedes it (inputs of I8 have
+ * a scale); spc_oracle_epilogue or spc_oracle_quantised does the rest.
  */
 SPC_API void spc_oracle_sums(double *out, double *magnitude,
                              const spc_conv *conv, const int32_t *index,
@@ -156,9 +157,9 @@ SPC_API void spc_oracle_sums(double *out, double *magnitude,
                              const float *weights, const float *bias,
                              int threads);
 
-/* The rest of the layer's epilogue on those sums, in place: scale (and then the
- * bias), activation, residual [rows][cout] as float, without gaps. Arrays that
- * the layer has not may be NULL. */
+/* Applies the rest of the layer's epilogue to the oracle's sums, in place:
+ * scale (and then the bias), activation, residual [rows][cout] as float,
+ * without gaps. Arrays that the layer lacks may be NULL. */
 SPC_API void spc_oracle_epilogue(double *out, const spc_conv *conv,
                                  int64_t rows, const float *scale,
                                  const float *bias, const float *residual);
@@ -168,62 +169,66 @@ typedef struct spc_scales {
     float in, out, residual;
 } spc_scales;
 
-/* The same of a layer with such tensors: inputs, residual and results are the
- * whole numbers that they hold, as float and double; results are rounded and
- * saturated. `bias` is used with inputs of I8 even without a scale. scale and
+/* Applies the epilogue of a layer with I8 tensors. Inputs, residual and results
+ * are the stored integers, as float and double; results are rounded and
+ * saturated. With inputs of I8, `bias` is used even without a scale. scale and
  * bias are [cout], residual [rows][cout]. */
 SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
                                   int64_t rows, const spc_scales *scales,
                                   const float *scale, const float *bias,
                                   const float *residual);
 
-/* Compares the last filling, which was made of these points ([rows][columns],
- * host), with the
- * definition in double precision. *worst is the largest difference over its
- * tolerance. SPC_EWRONG names the difference; SPC_ECAPACITY as above. */
+/* Compares the last filling, made from these points ([rows][columns], host),
+ * with the definition in double precision. *worst is the largest difference
+ * over its tolerance. SPC_EWRONG names the difference; SPC_ECAPACITY as
+ * above. */
 SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
                                      const float *points, int64_t rows);
 
 typedef struct spc_net_verdict {
-    int layers;     /* that were compared */
+    int layers;     /* number of values compared */
     double error;   /* the largest difference over its tolerance; <= 1 passes */
-    char worst[96]; /* the layer that has it */
+    char worst[96]; /* the layer with that largest difference */
     int64_t reserved[4]; /* 0 */
 } spc_net_verdict;
 
-/* Compares the last run, which spc_net_plan_check has found well, with the
- * oracle: the voxels of every set, and each layer on what it read. The plan was
- * made with `keep`; `scene` has the rows that were run; of points it is NULL,
- * and they are compared too. SPC_EWRONG names what is wrong first. SPC_ESTATE:
- * nothing was run and checked, or it was not kept. */
+/* Compares the last run with the oracle: the voxels of every set, and the
+ * outputs of each layer for its actual inputs. spc_net_plan_check must have
+ * found no error in that run. The plan must be made with `keep`. `scene` has
+ * the rows of the run; if the plan takes points it is NULL, and the voxels of
+ * the points are compared too. SPC_EWRONG names the first difference.
+ * SPC_ESTATE: there is no checked run, or the plan was made without `keep`. */
 SPC_API spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
                                        const spc_net_buffers *buffers,
                                        const spc_scene *scene);
 
 /* Measures the context's device once (a few seconds) and stores the figures in
- * the database; spc_ctx_device then reports them, to contexts on as many
- * multiprocessors. SPC_EDEVICE, SPC_ECOMPILE, SPC_EINTERRUPTED. */
+ * the database; spc_ctx_device then reports them for contexts with the same
+ * number of multiprocessors. SPC_EDEVICE, SPC_ECOMPILE, SPC_EINTERRUPTED. */
 SPC_API spc_status spc_device_measure(spc_ctx *ctx);
 
 typedef struct spc_bench_result {
-    double warm_us, warm_spread_us; /* convolution, map built */
-    double cold_us, cold_spread_us; /* flushed caches */
-    /* Of linear layers, which have no map, all of these are 0. */
+    double warm_us, warm_spread_us; /* the convolution alone, map built */
+    double cold_us, cold_spread_us; /* the same with flushed caches */
+    /* For linear layers, which have no map, all of the following are 0. */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
-    double layout_us; /* row order, tile table, pairs: what the plan reads */
-    double map_us, map_spread_us; /* all of that at once, as a plan reads it */
-    /* The least time that the device could need for the convolution, with warm
-     * and with flushed caches, and what sets it: "launch", "matrix", "gather",
-     * "cache" or "memory". 0 and "": nothing is known of the device. A time
-     * below its floor means that one of the two is wrong. */
+    double layout_us; /* row order, tile table, pairs: the forms that the plan
+                         reads */
+    double map_us, map_spread_us; /* all of the above in one build, as the plan
+                                     needs it */
+    /* The shortest possible time of the convolution on this device, with warm
+     * and with flushed caches, and the limiting resource: "launch", "matrix",
+     * "gather", "cache" or "memory". 0 and "": the device is unknown. A
+     * measured time below its floor means that one of the two is wrong. */
     double warm_floor_us, cold_floor_us;
     const char *warm_floor_by, *cold_floor_by;
-    bool floor_measured; /* from spc_device_measure's figures; else from those
-                            known of the device's class */
+    bool floor_measured; /* the floor uses figures of spc_device_measure; else
+                            the known figures of the device's class */
     double flops, gathered_bytes;
-    double compulsory_bytes; /* that must be read or written at least once */
-    double error; /* against the oracle, over tolerance; the largest of those
-                     before and after timing */
+    double compulsory_bytes; /* bytes that must be read or written at least
+                                once */
+    double error; /* error over tolerance against the oracle; the larger of the
+                     values before and after timing */
     int samples;
     spc_match match;
     bool is_shipped; /* as spc_plan_is_shipped */
@@ -232,25 +237,26 @@ typedef struct spc_bench_result {
 } spc_bench_result;
 
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
- * scene has no voxels; SPC_EWRONG: the result differs from the oracle's, before
- * the plan was timed or after it; SPC_EINTERRUPTED; others as that one's. */
+ * scene has no voxels; SPC_EWRONG: the result differs from the oracle's before
+ * or after timing; SPC_EINTERRUPTED; and as spc_plan_create. */
 SPC_API spc_status spc_bench(spc_bench_result *out, spc_ctx *ctx,
                              const spc_conv *conv, const spc_scene *scene,
                              uint64_t seed);
-/* The same with a map that has room for `capacity` voxels, as networks and
- * frames have: grids are made for the capacity. Times of the map itself are
- * those of an exact one. SPC_ECAPACITY: the scene has more; SPC_EUNSUPPORTED:
- * the layer is given both sets, or its kernel clears what it adds to. */
+/* Times the same with a map that has room for `capacity` voxels, as networks
+ * and frames do: launch grids are sized for the capacity. Times of the map
+ * itself are those of an exact map. SPC_ECAPACITY: the scene has more voxels;
+ * SPC_EUNSUPPORTED: both sets of the layer are given, or its kernel clears its
+ * output before adding. */
 SPC_API spc_status spc_bench_capacity(spc_bench_result *out, spc_ctx *ctx,
                                       const spc_conv *conv,
                                       const spc_scene *scene, uint64_t seed,
                                       int64_t capacity);
 
 /*
- * The same of an operator on features: its result on random features of the
- * scene is compared with the definition before and after it is timed. Of *out
- * the times of the operator, its floor, compulsory_bytes, error, samples and
- * plan, the name of the template, are filled in. An UNPOOL runs on the scene's
+ * Times an operator on features. Its result on random features of the scene is
+ * compared with the definition before and after timing. Fills in these members
+ * of *out: the times of the operator, its floor, compulsory_bytes, error,
+ * samples and plan, the name of the template. An UNPOOL runs on the scene's
  * voxels as outputs. SPC_EINVAL, SPC_EWRONG, SPC_EINTERRUPTED, and as
  * spc_feature_plan_create, spc_map_create_from_scene.
  */
@@ -261,9 +267,9 @@ SPC_API spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
 /*
  * Computes the floors of a layer with this number of rows and density, on a
  * class of device that need not be present, named as by spc_db_each. They use
- * the database's measurements of the class, else its known figures. Only the
- * floors, their limits, flops and bytes of *out are filled in. SPC_EINVAL: what
- * spc_conv_check refuses.
+ * the database's measurements of the class, else its known figures. Fills in
+ * only the floors, their limits, flops and bytes of *out. SPC_EINVAL:
+ * spc_conv_check refuses the layer.
  */
 SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
                                    const char *device, const spc_conv *conv,
@@ -274,36 +280,38 @@ SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
  * Verifies an operator on features against its definition, as the stage
  * SPC_STAGE_VERIFY does for convolutions, on each of the scenes (zero or more)
  * and on small built-in ones. Integers must match exactly if the definition has
- * one right result, real numbers within the bound of rounding. Rows are arrays
- * of their own, slices, and off alignment. Output and workspace are filled with
- * NaN beforehand, and nothing may be written outside the rows. *error (may be
- * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
- * and as spc_feature_plan_create, spc_map_create_from_scene.
+ * one right result, real numbers within the bound of rounding. The rows are
+ * tested as separate arrays, as slices, and misaligned. Output and workspace
+ * are filled with NaN beforehand, and nothing may be written outside the rows.
+ * *error (may be NULL) is the largest error over its tolerance. SPC_EWRONG;
+ * SPC_EINTERRUPTED; and as spc_feature_plan_create, spc_map_create_from_scene.
  */
 SPC_API spc_status spc_feature_verify(double *error, spc_ctx *ctx,
                                       const spc_feature *feature,
                                       const spc_scene *const *scenes,
                                       int scene_count, uint64_t seed);
 /*
- * The same of a regrouping: of each scene as the only source and of all
- * together (up to 8), with a mask and without one; its voxels, its lists of
- * rows, and features gathered and spread in every type, with slices and
- * without, are compared with lists that are written down slot by slot.
+ * Verifies a regrouping, with each scene as the only source and with all scenes
+ * together (up to 8), with and without a mask. Its voxels, its lists of rows,
+ * and features that are gathered and scattered in every type, with and without
+ * slices, are compared with a list made slot by slot. Fails as
+ * spc_feature_verify.
  */
 SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
                                          const spc_regrouping *how,
                                          const spc_scene *const *scenes,
                                          int scene_count, uint64_t seed);
 
-/* Widens ranges [tensors] by what the last run, which spc_net_plan_check has
- * found well, has in its tensors: of several scenes, beginning with zeros, the
- * ranges that spc_net_quantise takes. The plan was made with `keep`.
- * SPC_ESTATE: it was not, or nothing was run and checked; SPC_EDEVICE. */
+/* Widens ranges [tensors] to cover the tensors of the last run. Calls for
+ * several scenes, starting with zeros, give the ranges that spc_net_quantise
+ * takes. spc_net_plan_check must have found no error in the run, and the plan
+ * must be made with `keep`. SPC_ESTATE: the plan was made without `keep`, or
+ * there is no checked run; SPC_EDEVICE. */
 SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                                              const spc_net_buffers *buffers);
 
-/* The time of each step alone, again and again with what the last run left,
- * and the least that it could need; floors of maps are 0. */
+/* The time of each step alone, repeated on the data of the last run, and its
+ * shortest possible time; floors of maps are 0. */
 typedef struct spc_net_time {
     double warm_us, floor_us;
     const char *floor_by;
@@ -311,7 +319,7 @@ typedef struct spc_net_time {
 } spc_net_time;
 
 /* Times every step: `out` has room for spc_net_plan_step_count. SPC_ESTATE:
- * nothing was run and checked. */
+ * there is no checked run. */
 SPC_API spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
                                         const spc_net_buffers *buffers);
 
