@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/tune.h - tuning: of layers and maps, in the background, and of what an
- * application met. What begins with spc_tune, and spc_candidate_render, is in
- * libspclab; the rest in libspc.
+ * spc/tune.h - tuning of layers and maps, also in the background, and recording
+ * of an application's layers. Functions that begin with spc_tune, and
+ * spc_candidate_render, are in libspclab, all others in libspc.
  */
 #ifndef SPC_TUNE_H
 #define SPC_TUNE_H
@@ -21,7 +21,7 @@ typedef enum spc_stage {
     SPC_STAGE_LIST,   /* enumerate, check constraints */
     SPC_STAGE_BUILD,  /* compile, read the resource report */
     SPC_STAGE_VERIFY, /* compare with the oracle on the device */
-    SPC_STAGE_TIME    /* time, choose, store */
+    SPC_STAGE_TIME    /* time, select the fastest, store */
 } spc_stage;
 
 typedef enum spc_effort {
@@ -35,13 +35,14 @@ typedef struct spc_trial {
     const char *template_name;
     const char *config;
     /* "ok", "constraint", "template", "compile", "timeout", "launch" (it could
-     * not be loaded), "fault" (a call failed when it ran), "wrong" */
+     * not be loaded), "fault" (a call failed during its run), "wrong" */
     const char *status;
-    const char *note; /* text of a failure, else "" */
+    const char *note; /* error message, or "" */
     bool is_default;
-    bool from_database; /* known before; neither compiled nor timed now */
-    bool is_finalist;   /* its time is of the turns that chose the winner; times
-                           of others are of other moments */
+    bool from_database; /* known from earlier; neither compiled nor timed now */
+    bool is_finalist;   /* its time was measured in the same rounds as the
+                           winner's; times of other candidates are from other
+                           moments */
     bool verified;
     double error; /* largest error / tolerance; <= 1 passes */
     double median_us, spread_us, cold_us;
@@ -52,53 +53,54 @@ typedef struct spc_trial {
 
 typedef struct spc_progress {
     spc_stage stage;
-    int done, total;          /* of this stage */
-    double elapsed_s, left_s; /* left_s < 0: not known yet */
+    int done, total;          /* number of candidates in this stage */
+    double elapsed_s, left_s; /* negative: not known yet */
     double best_us;           /* 0: none yet */
     const char *best;         /* "os_warp rows=16,..." or NULL */
 } spc_progress;
 
 typedef struct spc_tune_options {
     size_t bytes;    /* sizeof this struct: SPC_TUNE_OPTIONS_INIT sets it */
-    spc_stage stage; /* the last one; SPC_STAGE_TIME to tune */
+    spc_stage stage; /* the last stage; SPC_STAGE_TIME to tune */
     spc_effort effort;
-    const char *only;   /* a template's name; NULL: all */
+    const char *only;   /* name of a template; NULL: all */
     const char *target; /* compile for this target instead of the device's
                            (stages LIST and BUILD only) */
-    uint64_t seed;      /* of weights, inputs and order */
+    uint64_t seed;      /* seed of weights, inputs and order */
     double limit_s;     /* time limit for one candidate's run; 0: 10 s, and
                            120 s for stage VERIFY, where nothing is timed */
-    bool again;         /* measure even what the database knows */
-    /* Called after every candidate's last stage; and on progress. */
+    bool again;         /* measure again even if the database has the
+                           measurement */
+    /* Called after every candidate's last stage, and to report progress. */
     void (*on_trial)(const spc_trial *trial, void *payload);
     void (*on_progress)(const spc_progress *progress, void *payload);
     void *payload;
-    const volatile int *cancel; /* non-zero: stop soon, SPC_EINTERRUPTED;
-                                   what was measured is kept; NULL: the
-                                   context's */
+    const volatile int *cancel; /* non-zero: stop soon with SPC_EINTERRUPTED and
+                                   keep the measurements; NULL: the flag of the
+                                   context */
     /* Arguments (ended by NULL) of a program that opens a context on the same
      * device and calls spc_tune_worker: candidates then run there, so that a
      * crash or a hang costs that process and not the caller's. NULL: they run
      * in the caller's process, where limit_s cannot be enforced. */
     const char *const *worker;
-    bool allow_spills; /* run also what spills registers */
-    /* Those of all candidates for which this is true, whatever the effort;
-     * NULL: those of the effort. Stage TIME then compares: all of them are
-     * measured anew, in turns, with as many samples as the effort's finalists,
-     * and none is chosen. */
+    bool allow_spills; /* also run candidates that spill registers */
+    /* Selects the candidates for which it returns true, whatever the effort;
+     * NULL: the effort selects them. With it, stage TIME only compares: it
+     * measures all selected candidates anew, in interleaved rounds, with as
+     * many samples as the finalists of the effort, and stores no choice. */
     bool (*wants)(const char *template_name, const char *config, void *payload);
     /* Stage TIME: seconds after which no further candidate is started. The best
      * measured one is chosen, and a later run continues from there. At least
      * one is measured, if that takes at most another limit_s. 0: no limit. */
     double budget_s;
-    /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which
-     * the database must have times of, whatever is faster alone; SPC_ENOTFOUND.
-     * For a caller that knows more than one layer shows: which other layers
-     * read the same layout. */
+    /* Stage TIME: measures nothing and chooses "TEMPLATE CONFIG", even if
+     * another candidate is faster. Without a time of it in the database,
+     * returns SPC_ENOTFOUND. For callers that consider several layers together,
+     * for example layers that read the same layout. */
     const char *chosen;
-    /* Stage TIME: measure nothing where the database has a choice for this very
-     * layer on each scene's buckets, of templates as they are now and of a
-     * search that went to its end. Nothing is stored then. */
+    /* Stage TIME: measure and store nothing if the database already has a
+     * choice for exactly this layer in each scene's bucket, made with the
+     * current templates by a complete search. */
     bool missing;
 } spc_tune_options;
 
@@ -113,24 +115,26 @@ typedef struct spc_tune_report {
     int candidates; /* admitted */
     int refused;    /* by constraints or resource limits */
     int compiled, verified, timed;
-    int failed; /* candidates, and templates that a mistake kept out */
+    int failed; /* candidates, and templates that an error excluded */
     int known;
     bool out_of_time; /* options.budget_s ended the search */
-    bool was_there;   /* the winner is the choice that options.missing found */
+    bool was_there;   /* the winner is the existing choice that options.missing
+                         found */
     double elapsed_s;
-    double gate_s; /* of that: comparing results, of all candidates and, run
-                      after run, of those that might win */
-    /* And, of that: drawing the sample and what is right on it; until the
-     * measuring process was ready; loading and verifying candidates, gate_s
-     * included; timing them; waiting for compilers with nothing to measure. */
+    double gate_s; /* part of it: comparing results of all candidates, and of
+                      possible winners after every run */
+    /* Further parts: making the sample and its reference result; starting the
+     * measuring process; loading and verifying candidates, including gate_s;
+     * timing them; waiting for compilers with nothing to measure. */
     double draw_s, start_s, verify_s, time_s, wait_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
     /* Time to build the parts of a map that the winner reads: part of its cost
-     * if a map serves only one layer. 0 where this run did not measure it. */
+     * if a map serves only one layer. 0 if this run did not measure it. */
     double layout_us;
-    /* The scene on which the winner loses most against that scene's own best
-     * candidate, and winner / best there; "" and 0 without a winner. */
+    /* The scene on which the winner is slowest relative to the best candidate
+     * for that scene, and the ratio winner / best; "" and 0 without a
+     * winner. */
     char worst_scene[128];
     double worst_ratio;
     int64_t reserved[4]; /* 0 */
@@ -142,15 +146,15 @@ typedef struct spc_tune_report {
  * stored as the choice for each scene's bucket. Measurements that the database
  * already has are not repeated.
  *
- * SPC_EINVAL: an argument that cannot be; SPC_EUNSUPPORTED: no candidate is
- * admitted; SPC_ERANGE: a scene's coordinates do not fit the keys of a map;
- * SPC_EIO, SPC_EDEVICE: the worker cannot be started or talked to;
- * SPC_EINTERRUPTED. If no candidate at all can be used, how the first one
- * fails: SPC_ETEMPLATE, SPC_ECOMPILE, SPC_ETIMEOUT, SPC_EDEVICE (it crashes),
- * SPC_EWRONG (its result differs from the oracle's). SPC_EDB (or
- * SPC_EDBVERSION): all went well and *report is complete, but the choice or
- * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. It is
- * no failure where no database was asked for, by an empty name.
+ * SPC_EINVAL: an invalid argument; SPC_EUNSUPPORTED: no candidate is admitted;
+ * SPC_ERANGE: a scene's coordinates do not fit the keys of a map; SPC_EIO,
+ * SPC_EDEVICE: the worker cannot be started or does not answer;
+ * SPC_EINTERRUPTED. If no candidate can be used, the failure of the first
+ * candidate: SPC_ETEMPLATE, SPC_ECOMPILE, SPC_ETIMEOUT, SPC_EDEVICE (it
+ * crashes), SPC_EWRONG (its result differs from the oracle's). SPC_EDB (or
+ * SPC_EDBVERSION): tuning succeeded and *report is complete, but the choice or
+ * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. A
+ * context whose database was disabled by an empty name does not fail.
  */
 SPC_API spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx,
                             const spc_conv *conv,
@@ -162,8 +166,8 @@ SPC_API spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx,
  * "index" makes the map of each scene, is compared with the oracle's relation
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
- * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
- * maps: there is nothing to choose. Else as spc_tune.
+ * options only the callbacks are used. SPC_EUNSUPPORTED: the host builds the
+ * maps, so there is nothing to choose. Else as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
                                 const spc_conv *conv,
@@ -171,17 +175,18 @@ SPC_API spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
                                 const spc_tune_options *options);
 
 /*
- * The other side of spc_tune_options.worker: measures candidates for the
- * tuner that started this process, through the descriptors 3 and 4 which it
- * inherited, until that tuner closes them. Errors are reported to that tuner.
- * SPC_ESTATE if no tuner is connected.
+ * Runs in the process that spc_tune_options.worker starts: measures candidates
+ * for the tuner, through the inherited descriptors 3 and 4, until the tuner
+ * closes them. Errors are reported to that tuner. SPC_ESTATE if no tuner is
+ * connected.
  */
 SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 
 /* Renders candidate number `i` (from 0) of SPC_STAGE_LIST, in the order of
- * on_trial. The caller releases *out with free(). SPC_EINVAL: there is no such
- * number, or a bad layer or target; SPC_EUNSUPPORTED: the candidate is refused,
- * with the reason; SPC_ETEMPLATE: its template cannot be rendered. */
+ * on_trial. The caller releases *out with free(). SPC_EINVAL: the number, the
+ * layer or the target is invalid; SPC_EUNSUPPORTED: the candidate is refused
+ * (the message gives the reason); SPC_ETEMPLATE: its template cannot be
+ * rendered. */
 SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
                                         const spc_conv *conv,
                                         const char *target, int i);
@@ -189,16 +194,16 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
 /* ---- background mode ----------------------------------------------------- */
 
 /*
- * Background mode: a thread of the context prepares what plans lack, while
- * these run. A plan made with SPC_PLAN_BACKGROUND uses the kernel that the
- * database can serve without a compiler; only if that is impossible it waits
- * for a default kernel. The thread compiles, and tunes if told to, until a
- * record of exactly this problem exists. Once it is stored,
- * spc_plan_is_outdated returns true, and another spc_plan_create finds it in
- * some microseconds. Weights are then packed again, because each kernel reads
- * its own layout. So no plan changes under its caller, and no execute ever
- * waits. A problem is worked on once, however many plans ask for it; other
- * processes that tune it are waited for, and what they find is taken.
+ * Background mode: a thread of the context prepares better kernels for plans
+ * while they run. A plan made with SPC_PLAN_BACKGROUND uses a kernel that the
+ * database has compiled; only if there is none, the call waits for a default
+ * kernel. The thread compiles, and tunes if requested, until a record of
+ * exactly this problem exists. Once it is stored, spc_plan_is_outdated returns
+ * true, and another spc_plan_create finds it in some microseconds. Weights are
+ * then packed again, because each kernel reads its own layout. So an existing
+ * plan never changes, and no execute ever waits. The thread processes each
+ * problem once, whatever the number of plans. If another process already tunes
+ * the problem, the thread waits for the result and uses it.
  */
 typedef struct spc_background_options {
     size_t bytes; /* sizeof this struct: SPC_BACKGROUND_OPTIONS_INIT sets it */
@@ -216,35 +221,35 @@ typedef struct spc_background_options {
         sizeof(spc_background_options), NULL, SPC_EFFORT_QUICK, NULL           \
     }
 
-/* `options` may be NULL: compile only. SPC_EDB: the context has no database
- * that may be written, through which its thread hands over what it finds;
- * SPC_ESTATE: it was started before. */
+/* `options` may be NULL: compile only. SPC_EDB: the context has no writable
+ * database, through which the thread returns its results; SPC_ESTATE: the
+ * thread was started before. */
 SPC_API spc_status spc_background_start(spc_ctx *ctx,
                                         const spc_background_options *options);
-/* Waits until nothing is left to do. spc_ctx_free does not: what is under way
- * ends soon, and is resumed another time. */
+/* Waits until the thread has no more work. spc_ctx_free does not wait for this:
+ * work in progress ends soon, and a later process resumes it. */
 SPC_API void spc_background_wait(spc_ctx *ctx);
-/* Is there a better kernel by now? A question of a few nanoseconds. */
+/* True if a better kernel is available by now. Takes a few nanoseconds. */
 SPC_API bool spc_plan_is_outdated(const spc_plan *plan);
 
 /*
- * Writes down what a host application meets, to be tuned on later: the layer,
- * and the rows [rows][4] (device) of its scene, those that
- * spc_map_create_from_rows would take. `folder`, which is made if need be,
- * gets a file for each scene and a line for each layer on a scene, each once:
- * `spctune tune FOLDER/layers.txt` takes them. Several processes may write to
- * one folder. Waits for `stream`; call it for the frames that are worth it.
- * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it.
+ * Records a layer of an application for later tuning: the layer, and the rows
+ * [rows][4] (device) of its scene, as spc_map_create_from_rows would take them.
+ * `folder`, which is created if needed, receives a file for each scene and a
+ * line for each layer on a scene, without duplicates. `spctune tune
+ * FOLDER/layers.txt` reads them. Several processes may write to one folder.
+ * Waits for `stream`, so call it only for representative frames. SPC_EIO;
+ * SPC_EINVAL: no rows, or the folder's path has a blank in it.
  */
 SPC_API spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
                                     const spc_conv *conv, const int32_t *coords,
                                     int64_t rows, void *stream);
 
 /*
- * Writes every convolution of the last run, which spc_net_plan_check has found
- * well, with the voxels of its level into `folder`, as spc_record_layer does.
- * `buffers` are those that were run. Waits. SPC_ESTATE: nothing was run and
- * checked.
+ * Records every convolution of the last run with the voxels of its level in
+ * `folder`, as spc_record_layer does. spc_net_plan_check must have found no
+ * error in that run; `buffers` are those of the run. Waits. SPC_ESTATE: there
+ * is no checked run.
  */
 SPC_API spc_status spc_record_layers(const spc_net_plan *plan,
                                      const char *folder,
