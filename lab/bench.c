@@ -14,14 +14,14 @@
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
-static const double limit_s = 3;      /* for each kind of measurement */
+static const double limit_s = 3;      /* seconds for each kind of measurement */
 static const double confirm_s = 0.05; /* as in the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;
     const spc_conv *conv;
     const spc_scene *scene;
-    int64_t capacity; /* 0: as many as the scene has */
+    int64_t capacity; /* 0: the number of voxels in the scene */
     spc__sample sample;
     spc__fixture *fixture;
     spc_plan *plan;
@@ -31,12 +31,12 @@ typedef struct bench {
      * do.
      */
     spc_map *shuffled;
-    int32_t *coords; /* on the device */
+    int32_t *coords; /* coordinates on the device */
     /* The function that is measured. */
     spc_status (*run)(const struct bench *b, void *stream);
 } bench;
 
-/* ---- what is measured ---------------------------------------------------- */
+/* ---- measurements -------------------------------------------------- */
 
 static spc_status run_plan(const bench *b, void *stream)
 {
@@ -174,7 +174,7 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
     return status;
 }
 
-/* ---- judging ------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------- */
 
 /*
  * Fails unless the result is correct: the time of a wrong result means nothing.
@@ -232,8 +232,8 @@ static spc_status confirm(bench *b, const spc_bench_result *out)
 /* ---- timing -------------------------------------------------------------- */
 
 /*
- * Times a map of points. Its triplets are one layout; the others are made from
- * them.
+ * Times a map of points. Its triplets are one layout; other layouts are made
+ * from them.
  */
 static spc_status time_points(bench *b, spc_bench_result *out)
 {
@@ -252,7 +252,8 @@ static spc_status time_points(bench *b, spc_bench_result *out)
 }
 
 /*
- * Times the map and the layout that the plan reads. A linear layer has neither.
+ * Times the map and the layout that the plan reads. A linear layer has no map
+ * and no layout.
  */
 static spc_status time_index(bench *b, spc_bench_result *out)
 {
@@ -289,7 +290,7 @@ static spc_status time_all(bench *b, spc_bench_result *out)
     return time_index(b, out);
 }
 
-/* Fills in the floor, and the work that it is computed from. */
+/* Fills in the floor, and the work from which it is computed. */
 static void compute_floor(const bench *b, spc_bench_result *out)
 {
     spc__work work = spc__sample_work(&b->sample, 0);
@@ -308,8 +309,8 @@ static void compute_floor(const bench *b, spc_bench_result *out)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* Prepares, checks, times. The result is compared with the oracle before
- * anything is timed. */
+/* Prepares, checks and times. Compares the result with the oracle before the
+ * first timing. */
 static spc_status run_bench(const char *name, spc_ctx *ctx,
                             const spc_conv *conv, const spc_scene *scene,
                             uint64_t seed, int64_t capacity,
@@ -322,7 +323,7 @@ static spc_status run_bench(const char *name, spc_ctx *ctx,
 
     if (out != NULL) {
         memset(out, 0, sizeof(*out));
-        /* Texts, even after a failure. */
+        /* Sets the texts, even after a failure. */
         out->warm_floor_by = out->cold_floor_by = "";
     }
     if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)

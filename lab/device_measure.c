@@ -21,15 +21,16 @@
 enum {
     SAMPLES = 15,
     NEAR_BYTES = 16 << 10,  /* fits any cache next to a multiprocessor */
-    LEAST_BYTES = 16 << 20, /* of memory, if the size of the cache is unknown */
-    MOST_BYTES = 512 << 20, /* far more than any cache */
+    LEAST_BYTES = 16 << 20, /* bytes of memory, if the size of the cache is
+                             * unknown */
+    MOST_BYTES = 512 << 20, /* exceeds any cache */
     MOST_BLOCKS = 65536,
     MOST_REPEATS = 1 << 20,
 };
 
 /* In a shorter run, or one with fewer launches, the launch itself counts. */
 static const double least_us = 300, least_launches = 30;
-static const double limit_s = 0.15; /* for the samples of one shape */
+static const double limit_s = 0.15; /* time for the samples of one shape */
 
 typedef struct fixture {
     spc_ctx *ctx;
@@ -37,8 +38,8 @@ typedef struct fixture {
     spc__kernel *kernel;
     spc__launch launch;
     spc_measure_args args;
-    double least_us; /* of a run */
-    size_t bytes;    /* of `from` and of `to` */
+    double least_us; /* shortest time of a run */
+    size_t bytes;    /* sizes of `from` and of `to` */
     void *from, *to, *work;
 } fixture;
 
@@ -177,7 +178,7 @@ static spc_status measure_launch(fixture *b, double *us)
 
 /* ---- memory and caches --------------------------------------------------- */
 
-/* The ways to stream, and the figure that each one raises. */
+/* The kinds of streaming, and the figure that each raises. */
 static const struct {
     const char *kernel;
     unsigned block;
@@ -244,7 +245,7 @@ static spc_status gather(fixture *b, double *out, size_t table_bytes, int size,
 }
 
 /* Measures gathers of rows of each size from three distances: from a near
- * cache, from the last one, and from memory. */
+ * cache, from the last-level cache, and from memory. */
 static spc_status measure_gather(fixture *b, spc_device_info *out)
 {
     size_t far_bytes = 8 << 20;
@@ -300,7 +301,7 @@ static void bound_bytes(spc_device_info *out)
 }
 
 /* Measures the arithmetic of each type, with every shape that the device
- * has. */
+ * supports. */
 static spc_status measure_rates(fixture *b, spc_device_info *out)
 {
     spc_status status = SPC_OK;
@@ -330,8 +331,8 @@ static spc_status measure_all(fixture *b, spc_device_info *out)
     spc_status status;
 
     /*
-     * Rates are measured first and last: another program on a processor rarely
-     * slows both.
+     * Measures rates at the start and at the end: another program on a
+     * processor rarely slows both.
      */
     if ((status = measure_launch(b, &out->launch_us)) != SPC_OK ||
         (status = measure_rates(b, out)) != SPC_OK ||

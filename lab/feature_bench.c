@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21 };
-static const double limit_s = 3; /* for each kind of measurement */
+static const double limit_s = 3; /* seconds for each kind of measurement */
 
 /* Checks for cancellation before each run. */
 static spc_status enqueue(void *payload, void *stream)

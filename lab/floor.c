@@ -8,13 +8,13 @@
 #include "operators/operands.h"
 #include <string.h>
 
-/* ---- what a device can do at best ---------------------------------------- */
+/* ---- peak rates of a device -------------------------------------- */
 
 typedef struct ceilings {
     double matrix_tflops;
     spc_bandwidth memory, cache;
     double gather_gbps;
-    double cache_bytes; /* 0: unknown, so that no set is too large for it */
+    double cache_bytes; /* 0: the size is unknown, and every set fits */
     double launch_us;
 } ceilings;
 
@@ -111,15 +111,15 @@ static bool measured_ceilings(ceilings *out, const spc_device_info *device,
            is_known(&out->memory) && is_known(&out->cache);
 }
 
-/* Ceilings of the device's class, from data sheets; false if its name is of
- * none. Data sheets promise at least what a device reaches, so the floor is a
- * bound still. */
+/* Ceilings of the device's class, from data sheets; false if the device's name
+ * belongs to no class. Figures of data sheets are at least what a device
+ * reaches, so the floor is still a bound. */
 static bool class_ceilings(ceilings *out, const spc_device_info *device,
                            spc_dtype dtype)
 {
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         const device_class *c = &classes[i];
-        double clocks = c->ghz * c->multiprocessors; /* a nanosecond */
+        double clocks = c->ghz * c->multiprocessors; /* per nanosecond */
         double near = 128 * clocks, memory = c->memory_gbps;
         if (strstr(device->name, c->name) == NULL)
             continue;
@@ -136,7 +136,8 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
     return false;
 }
 
-/* ---- what a layer must move ---------------------------------------------- */
+/* ---- bytes that a layer must move
+ * -------------------------------------------- */
 
 /*
  * Returns the bytes of the index at its information content: as a list or as
@@ -159,8 +160,9 @@ static double index_bytes(const spc__work *work)
 }
 
 /*
- * Bytes of a row of inputs, or of a row of sums if a kernel adds to these
- * instead. For a gradient of weights, whose sums stay in place, a row of dy.
+ * Returns the bytes of a row of inputs, or of a row of sums if a kernel adds to
+ * sums instead. For a gradient of weights, whose sums stay in place, the bytes
+ * of a row of dy.
  */
 static double bytes_of_pair(const spc_conv *conv)
 {
@@ -172,9 +174,9 @@ static double bytes_of_pair(const spc_conv *conv)
     return row < other ? row : other;
 }
 
-/* Bytes that any kernel must move: inputs that are seen, weights of offsets
- * that occur, the map, the output. Gathered bytes count every pair, and may
- * come from a cache. */
+/* Returns the bytes that any kernel must move: used inputs, weights of used
+ * offsets, the map, the output. Gathered bytes count every pair, and may come
+ * from a cache. */
 static void count_bytes(spc__floor *out, const spc__work *work)
 {
     const spc_conv *conv = work->conv;
@@ -206,7 +208,8 @@ static void count_bytes(spc__floor *out, const spc__work *work)
  */
 static double time_of(const spc_bandwidth *of, double read, double written)
 {
-    /* One side of the equal mix: as copied, or first all read, then written. */
+    /* One side of the equal mix: either a copy, or first all reads and then all
+     * writes. */
     double half =
         larger(of->copy_gbps / 2, 1 / (1 / of->read_gbps + 1 / of->write_gbps));
     double most_read = larger(of->read_gbps, half);
@@ -220,13 +223,15 @@ static double time_of(const spc_bandwidth *of, double read, double written)
            1e3;
 }
 
-/* Bytes of a set that a cache cannot keep from one run to the next. */
+/* Returns the bytes of a set that a cache cannot keep from one run to the
+ * next. */
 static double beyond(double bytes, double cache_bytes)
 {
     return cache_bytes > 0 ? larger(bytes - cache_bytes, 0) : 0;
 }
 
-/* Bytes that a warm run must exchange with memory, whatever its schedule. */
+/* Returns the bytes that a warm run must exchange with memory under any
+ * schedule. */
 static double warm_memory_us(const ceilings *most, const spc__floor *floor)
 {
     const spc_bandwidth *memory = &most->memory;
@@ -245,7 +250,7 @@ static double cold_memory_us(const ceilings *most, const spc__floor *floor)
                    beyond(floor->written_bytes, most->cache_bytes));
 }
 
-/* ---- the largest --------------------------------------------------------- */
+/* ---- the floor --------------------------------------------------------- */
 
 typedef struct term {
     const char *name;

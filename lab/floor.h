@@ -41,19 +41,20 @@
 /* A layer's work on a scene. */
 typedef struct spc__work {
     const spc_conv *conv;
-    int64_t rows_in;  /* read by some pair */
-    int64_t rows_out; /* all are written, with or without pairs */
+    int64_t rows_in;  /* number of inputs that some pair reads */
+    int64_t rows_out; /* number of outputs; all are written, with or without
+                       * pairs */
     int64_t pairs;
-    int offsets; /* used by some pair */
+    int offsets; /* number of offsets that some pair uses */
 } spc__work;
 
 typedef struct spc__floor {
     double flops;
     double gathered_bytes;            /* pairs * cin * element */
     double read_bytes, written_bytes; /* compulsory */
-    double warm_us, cold_us;          /* 0: the device is unknown */
-    const char *warm_by, *cold_by;    /* the largest term; "" */
-    /* by spc_device_measure; otherwise by class */
+    double warm_us, cold_us;          /* 0 for an unknown device */
+    const char *warm_by, *cold_by;    /* name of the largest term, or "" */
+    /* computed from spc_device_measure, not from the class */
     bool measured;
 } spc__floor;
 
@@ -61,8 +62,8 @@ void spc__floor_compute(spc__floor *out, const spc__work *work,
                         const spc_device_info *device);
 
 /*
- * The floor of work that only moves these bytes, in one launch or more: the
- * terms launch, cache and memory.
+ * Computes the floor of work that only moves these bytes, in one or more
+ * launches: the terms launch, cache and memory.
  */
 void spc__floor_of_bytes(spc__floor *out, double read, double written,
                          const spc_device_info *device);

@@ -66,7 +66,7 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
         return SPC_OK;
     if (check_size(guards->ctx, bytes) != SPC_OK)
         return SPC_ECAPACITY;
-    /* First, as the device may not have room for both. */
+    /* Frees the old array first, as the device may not have room for both. */
     spc__guarded_release(guards, to, 1);
     to->capacity = round_up(bytes);
     /* SPC__ALIGN_TIMED more, as the data may begin up to that far behind the
@@ -99,8 +99,8 @@ spc_status spc__guarded_lay(const spc__guards *guards, spc__guarded *to,
     size_t zone = guards->zone_bytes[to->is_far];
     to->bytes = bytes;
     to->data = to->base + zone + behind;
-    /* Filled anew each time: the data has moved, so a zone may hold what was
-     * data before. */
+    /* Fills the zones each time: the data has moved, so a zone may contain old
+     * data. */
     if ((status = fill(guards, to->data - zone, SPC__ZONE_BYTE, zone)) !=
         SPC_OK)
         return status;
@@ -146,7 +146,7 @@ static bool is_pattern(const unsigned char *bytes, size_t count)
     return true;
 }
 
-/* *written: -1 for a write before the array, 1 for one after it. */
+/* *written: -1 for a write before the array, 1 for a write after it. */
 static spc_status check_one(int *written, const spc__guards *guards,
                             const spc__guarded *of)
 {

@@ -23,7 +23,7 @@ enum { SPC__ALIGN_TIMED = 256, SPC__ALIGN_TENSOR = 16, SPC__ALIGN_VECTOR = 4 };
 typedef struct spc__guards {
     spc_ctx *ctx;
     const spc__device_ops *ops;
-    size_t zone_bytes[2]; /* of read-only arrays; of written arrays */
+    size_t zone_bytes[2]; /* zone sizes of read-only and of written arrays */
 } spc__guards;
 
 /*
@@ -35,7 +35,7 @@ typedef struct spc__guarded {
     char *data; /* one zone after the base, and up to SPC__ALIGN_TIMED bytes
                    more */
     size_t bytes, capacity;
-    bool is_far; /* its zones are large, as candidates write to it */
+    bool is_far; /* candidates write to the array, so its zones are large */
 } spc__guarded;
 
 /*

@@ -12,13 +12,14 @@ enum { SPAN = 256 };
 
 /* Consecutive elements of a row. */
 typedef struct span {
-    const char *got, *stored; /* as they are stored; `stored` may be NULL */
+    const char *got, *stored; /* numbers in the stored type; `stored` may be
+                               * NULL */
     int64_t row, first;       /* first element of the row */
-    int64_t at;               /* the same, counted in rows without gaps */
+    int64_t at;               /* the same index, counted in rows without gaps */
     size_t count;
 } span;
 
-/* The part of row `row` from channel `first` on. */
+/* Returns the part of row `row` from channel `first` on. */
 static span span_at(const void *result, const spc__operand *of,
                     const spc__expected *e, int64_t row, int64_t first)
 {
@@ -33,7 +34,7 @@ static span span_at(const void *result, const spc__operand *of,
                   .at = row * of->columns + first};
 }
 
-/* The references as they are stored, decoded again. */
+/* Returns the references rounded to the stored type. */
 static void decode_references(float *out, const span *s, const spc__dtype *type,
                               const spc__expected *e)
 {
@@ -77,7 +78,7 @@ static double error_of(const spc__expected *e, double got, double reference,
     return isnan(error) ? INFINITY : error;
 }
 
-/* Takes any element if the error of *worst is negative. */
+/* Keeps any element if the error of *worst is negative. */
 static void judge_span(spc__worst *worst, const span *s, const spc__operand *of,
                        const spc__expected *e)
 {
@@ -85,7 +86,7 @@ static void judge_span(spc__worst *worst, const span *s, const spc__operand *of,
     bool decodes = s->stored != NULL || e->rounded || only_rounded(e);
     float got[SPAN], as_stored[SPAN];
 
-    /* A shortcut: most results are equal to the bit. */
+    /* Compares bytes first, as most results are bitwise equal. */
     if (worst->error >= 0 && s->stored != NULL &&
         memcmp(s->got, s->stored, s->count * type->bytes) == 0)
         return;

@@ -12,8 +12,9 @@
 /* Results that pass where the reference is infinite or NaN. */
 typedef enum spc__odd_results {
     SPC__ODD_WRONG,      /* none: such references are not expected */
-    SPC__ODD_NOT_FINITE, /* those that are not finite either */
-    SPC__ODD_ANYTHING    /* all: an activation may make any number of it */
+    SPC__ODD_NOT_FINITE, /* results that are also not finite */
+    SPC__ODD_ANYTHING    /* all results, as an activation may produce any
+                          * number */
 } spc__odd_results;
 
 /*
@@ -23,9 +24,9 @@ typedef enum spc__odd_results {
  */
 typedef struct spc__expected {
     const double *reference;
-    const void *stored; /* in place of `reference` */
+    const void *stored; /* replaces `reference` */
     const float *tolerance;
-    const double *wide_tolerance; /* in place of `tolerance` */
+    const double *wide_tolerance; /* replaces `tolerance` */
     /*
      * An element passes if it is the reference rounded once to its type.
      * Without tolerances, only such an element passes.
@@ -52,22 +53,22 @@ typedef struct spc__worst {
 spc__worst spc__judge(const void *result, const spc__operand *of,
                       const spc__expected *expected);
 
-/* Element `i`, counted in rows without gaps, right or wrong. */
+/* Returns element `i`, counted in rows without gaps, correct or not. */
 spc__worst spc__judge_element(const void *result, const spc__operand *of,
                               const spc__expected *expected, int64_t i);
 
-/* Where that element is. */
+/* Returns the position of that element. */
 const void *spc__element_at(const void *result, const spc__operand *of,
                             int64_t i);
 
-/* "row 3, channel 5 is 1.5, expected 2" */
+/* Writes "row 3, channel 5 is 1.5, expected 2". */
 enum { SPC__WORST_TEXT = 112 };
 const char *spc__worst_text(char out[SPC__WORST_TEXT], const spc__worst *worst);
 
 /* True if all bytes between the rows of a result are SPC__ZONE_BYTE. */
 bool spc__gaps_hold(const void *result, const spc__operand *of);
 
-/* A dense matrix of numbers as an operand, for results that no layer has. */
+/* Returns a dense matrix as an operand, for results that belong to no layer. */
 spc__operand spc__matrix_of(spc_dtype dtype, int64_t rows, int64_t columns,
                             int64_t pitch);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_profile.c - measures each work of a network and computes its floor. */
+/* net_profile.c - measures each unit of work of a network and computes its
+ * floor. */
 #include "base/sized.h"
 #include "net/net_plan.h"
 #include "spc/lab.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 enum { SAMPLES = 15 };
-static const double limit_s = 1; /* for each work */
+static const double limit_s = 1; /* seconds for each unit of work */
 
 /* ---- times --------------------------------------------------------------- */
 
@@ -53,7 +54,7 @@ static spc_status measure(double *out, spc_net_plan *plan, int i,
 
 /* ---- floors -------------------------------------------------------------- */
 
-/* Inputs that some output sees, and offsets that have a pair. */
+/* Numbers of inputs that some output sees, and of offsets that have a pair. */
 typedef struct work_seen {
     int64_t rows_in;
     int offsets;
@@ -155,7 +156,7 @@ static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
     spc__floor_compute(out, &needed, &plan->ctx->info);
 }
 
-/* The floor of a convolution with its map as it is in this scene. */
+/* Computes the floor of a convolution with its map in this scene. */
 static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
                                 const spc__net_work *work)
 {
@@ -175,7 +176,7 @@ static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
     return status;
 }
 
-/* The floor of an operator on features, from its bytes. */
+/* Computes the floor of an operator on features, from its bytes. */
 static void floor_of_feature(spc__floor *out, const spc_net_plan *plan,
                              const spc__net_work *work)
 {
@@ -201,7 +202,7 @@ static void floor_of_gather(spc__floor *out, const spc_net_plan *plan,
     spc__floor_of_bytes(out, 0, bytes, &plan->ctx->info);
 }
 
-/* The floor of a step. Sets and maps have none. */
+/* Computes the floor of a step. Sets and maps have no floor. */
 static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
                              const spc__net_work *work)
 {
@@ -246,8 +247,8 @@ spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
     if (status != SPC_OK)
         return status;
     /*
-     * The voxels are those of the run before, so their count may be read by the
-     * host. Points that were left out have already been reported.
+     * The voxels are those of the previous run, so the host may read their
+     * count. Points that were left out have already been reported.
      */
     status = spc_net_plan_check(plan, NULL);
     return plan->checked ? SPC_OK : status;

@@ -12,10 +12,10 @@
 /* A plan on a fixture. */
 typedef struct spc__tested {
     spc_plan *plan;
-    spc__guarded packed; /* weights of the real data set */
-    bool atomics;        /* results depend on the order of arrival */
+    spc__guarded packed; /* packed weights of the real data set */
+    bool atomics;        /* results depend on the order in which blocks add */
     bool verified;
-    bool spoils; /* packing wrote to the weights that it reads */
+    bool spoils; /* packing has written to the unpacked weights */
     /* Digests of its first results, which were correct. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DATASETS];
 } spc__tested;
@@ -45,9 +45,10 @@ typedef struct spc__verdict {
     spc__trial_status status; /* OK, LAUNCH, FAULT, WRONG */
     char note[192];
     double
-        error; /* the largest of the real data set, divided by its tolerance */
+        error; /* the largest error on the real data set, divided by its
+                * tolerance */
     bool dead; /* the device no longer responds */
-    bool spoilt; /* maps of the fixture must be built again (fixture.h) */
+    bool spoilt; /* the fixture must build its maps again (fixture.h) */
 } spc__verdict;
 
 /*

@@ -4,10 +4,10 @@
  * address of its operands.
  *
  * A sum whose order depends on an address is the same in all launches on one
- * fixture, but differs between programs. So this test moves the operands into
- * arrays of their own: to a random multiple of the alignment that spc.h
- * promises, less than REACH after a multiple of REACH, and for the next launch
- * to the complement of these bits. Each address bit has both values in the two
+ * fixture, but differs between programs. So this test copies the operands to
+ * separate arrays: to a random multiple of the alignment that spc.h promises,
+ * less than REACH after a multiple of REACH, and for the next launch to the
+ * complement of these bits. Each address bit has both values in the two
  * launches.
  */
 #include "lab/gate/gate_launch.h"
@@ -21,10 +21,10 @@ enum { LAUNCHES = 4, REACH = 128 * 1024, PACKED_PLACE = 256, ARRAYS = 6 };
 
 /* An operand, and the array that replaces it. */
 typedef struct moved {
-    const void **at; /* in the buffers; NULL: not read */
+    const void **at; /* member of the buffers; NULL: the operand is not read */
     const void *host;
     char *device;
-    size_t bytes, place, behind; /* its last position */
+    size_t bytes, place, behind; /* its current position */
 } moved;
 
 typedef struct relocation {
@@ -34,7 +34,7 @@ typedef struct relocation {
     spc_buffers buffers;
     moved all[ARRAYS];
     int count;
-    void *packed; /* weights as on the device */
+    void *packed; /* weights in the device's layout */
 } relocation;
 
 static void add(relocation *p, const void **at, const void *host, size_t bytes,
@@ -44,7 +44,7 @@ static void add(relocation *p, const void **at, const void *host, size_t bytes,
         p->all[p->count++] = (moved){at, host, NULL, bytes, place, 0};
 }
 
-/* Gets the packed weights, of which the host has no copy. */
+/* Fetches the packed weights, since the host has no copy. */
 static spc_status fetch_weights(relocation *p)
 {
     const spc__gate *g = p->g;
@@ -117,7 +117,8 @@ static spc_status move(relocation *p, moved *m, bool complement)
     return spc_memory_upload(to, fixture->ctx, m->host, m->bytes);
 }
 
-/* Moves the operands and runs once. `complement`: to the other places. */
+/* Moves the operands and runs once. `complement` selects the complementary
+ * positions. */
 static spc_status launch(relocation *p, bool complement, uint64_t *digest)
 {
     spc__fixture *fixture = p->g->fixture;
@@ -139,7 +140,8 @@ static spc_status launch(relocation *p, bool complement, uint64_t *digest)
     return status;
 }
 
-/* Launches at both places in turns. The first digest that differs ends it. */
+/* Launches alternately at both positions. The first digest that differs ends
+ * the test. */
 static void compare_launches(relocation *p)
 {
     const spc__gate *g = p->g;

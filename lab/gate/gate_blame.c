@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is only read --------------------------------------------------- */
+/* ---- read-only arrays ------------------------------------------------- */
 
-/* Two of every scene; weights, bias, scale and the scales of tensors. */
+/* Two arrays of every scene; weights, bias, scale and the scales of tensors. */
 enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 4 };
 
 /* An array with the digest that it must still have. */
@@ -43,8 +43,8 @@ static int list_read_only(const spc__gate *g, int dataset, watched *list)
     int count = 0;
 
     for (int s = 0; s < sample->scene_count; s++) {
-        /* Awkward scenes share one array for all data sets: it holds the last
-         * one loaded. */
+        /* Awkward scenes share one array for all data sets: it holds the data
+         * set that was loaded last. */
         int array = s < sample->given ? dataset : 0;
         if (!spc__fixture_is_loaded(fixture, s, (spc__dataset)dataset))
             continue;
@@ -120,7 +120,7 @@ void spc__gate_weights_hold(const spc__gate *g)
             "read-only: the launch wrote to packed weights, or next to them");
 }
 
-/* ---- what a wrong result is wrong in ------------------------------------- */
+/* ---- cause of a wrong result ----------------------------------- */
 
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)

@@ -136,7 +136,7 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
     return g->out->status == SPC__TRIAL_OK;
 }
 
-/* NULL: this result is not known yet. */
+/* Returns NULL if this result is not known yet. */
 static const spc__right *find_right(const spc__fixture *fixture,
                                     const spc__gate_setting *at,
                                     uint64_t digest)
@@ -166,7 +166,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
     spc__operand out = spc__sample_out(sample, at->s);
 
     *worst = (spc__worst){0};
-    /* An exact result has one digest, which the sample knows. */
+    /* An exact result has one digest, which the sample has. */
     if (at->dataset != SPC__REAL &&
         digest == sample->scenes[at->s].digest[at->dataset])
         return true;

@@ -32,7 +32,7 @@ typedef struct spc__gate_setting {
     spc__dataset dataset;
     int out_byte;          /* -1: the result of data set `previous` */
     spc__dataset previous; /* a data set of integers */
-    int work_byte;      /* -1: as the previous launch left it */
+    int work_byte;      /* -1: unchanged since the previous launch */
     bool read_only;     /* read-only operands are in read-only pages */
 } spc__gate_setting;
 
@@ -61,13 +61,14 @@ const spc__guarded *spc__gate_packed_array(const spc__gate *g,
 const void *spc__gate_packed(const spc__gate *g, spc__dataset dataset);
 /* Adds the zones before and after an array to the digester. */
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of);
-/* True if the two digests of zones at *digests show no write. */
+/* True if the two zone digests at *digests show no write. */
 bool spc__gate_zones_hold(const spc__gate *g, const char *name,
                           const spc__guarded *of, const uint64_t *digests);
 /* Digests the current output. */
 spc_status spc__gate_digest(const spc__gate *g,
                             uint64_t digests[SPC__RUN_DIGESTS]);
-/* Runs on a scene that is set. False if it failed, which is noted. */
+/* Runs on a prepared scene. If the run fails, notes the failure and returns
+ * false. */
 bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
                    uint64_t digests[SPC__RUN_DIGESTS]);
 /*
@@ -78,14 +79,16 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
-/* One launch on a scene that is set, compared in full (gate_verify.c). */
+/* Launches once on a prepared scene and compares the whole result
+ * (gate_verify.c). */
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
 
-/* ---- odd scenes and numbers (gate_odd.c) --------------------------------- */
+/* ---- sizes, infinities and NaN (gate_odd.c)
+ * --------------------------------- */
 
 /* Launches once on each scene of another size. */
 void spc__gate_test_sizes(const spc__gate *g);
-/* Launches on an awkward scene that is set, with some inputs NaN. */
+/* Launches on a prepared awkward scene, with some inputs NaN. */
 void spc__gate_test_no_numbers(const spc__gate *g, int s);
 
 /* ---- many rows (gate_large.c) -------------------------------------------- */
@@ -101,16 +104,16 @@ void spc__gate_test_large(const spc__gate *g);
 /* Launches on each scene that fits. */
 void spc__gate_test_spare(const spc__gate *g);
 
-/* ---- operands elsewhere (gate_addresses.c) ----------------------------------
+/* ---- other addresses (gate_addresses.c) ----------------------------------
  */
 
 /*
- * Launches the data set on a scene that is set; the bits must be those of the
- * first result.
+ * Launches the data set on a prepared scene; the result must have the same bits
+ * as the first.
  */
 void spc__gate_test_addresses(const spc__gate *g, const spc__gate_setting *at);
 
-/* ---- two launches at once (gate_together.c) ------------------------------ */
+/* ---- concurrent launches (gate_together.c) ------------------------------ */
 
 /* Launches COUNT and WIDE at once on an awkward scene. */
 void spc__gate_test_together(const spc__gate *g);
@@ -136,22 +139,23 @@ typedef struct spc__map_array {
 
 int spc__gate_list_map(spc__map_array list[SPC__MAP_ARRAYS], const spc__gate *g,
                        const spc_map *map);
-/* Digests all maps. False if a call failed, which is noted. */
+/* Digests all maps. If a call fails, notes the failure and returns false. */
 bool spc__gate_note_maps(spc__gate *g);
-/* Verifies all maps, or that of scene s, and notes a change. */
+/* Verifies all maps, or the map of scene s, and notes a change. */
 void spc__gate_maps_hold(const spc__gate *g);
 void spc__gate_map_holds(const spc__gate *g, int s);
 
-/* ---- what is wrong (gate_blame.c) ---------------------------------------- */
+/* ---- diagnosis (gate_blame.c) ---------------------------------------- */
 
 /* Verifies inputs, weights and vectors, and notes a change. */
 void spc__gate_read_only(const spc__gate *g, int dataset);
 /*
- * Verifies the weights of all data sets that packing reads and restores them. A
- * change is noted instead of a wrong result, which it explains.
+ * Verifies the weights of all data sets that packing reads and restores them.
+ * If the weights have changed, notes the change instead of a wrong result,
+ * since the change explains it.
  */
 void spc__gate_weights_hold(const spc__gate *g);
-/* Verifies them and the maps. */
+/* Verifies the weights and the maps. */
 void spc__gate_untouched(const spc__gate *g, int dataset);
 /* True if element i of the fetched result is correct. */
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,

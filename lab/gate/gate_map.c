@@ -17,7 +17,7 @@
 
 typedef spc__map_array array;
 
-/* ---- what a plan reads --------------------------------------------------- */
+/* ---- arrays of a plan ---------------------------------------------------- */
 
 static int add(array *list, int count, const char *name, const void *data,
                size_t entries)

@@ -38,7 +38,7 @@ static spc_status enqueue_size(const spc__gate *g, int s)
 }
 
 /*
- * Runs a failed launch once more to find what is wrong with it. It may also be
+ * Runs a failed launch once more to find its fault. The result may also be
  * correct, as an epilogue rounds.
  */
 static void look_closer(const spc__gate *g, int s)
@@ -94,7 +94,7 @@ typedef struct patch {
     size_t bytes;
 } patch;
 
-/* a small scene: patches beyond these are left out together */
+/* limit for a small scene; if more are needed, none is applied */
 enum { PATCHES = 1024 };
 
 typedef struct odd_launch {
@@ -114,8 +114,8 @@ static void add_patch(odd_launch *l, const spc__guarded *array,
     if (l->count < PATCHES)
         l->patches[l->count] = (patch){array->data + from, other,
                                        (const char *)host + from, bytes};
-    /* It counts those that do not fit too, so that run_odd() sees that there
-     * are too many: a part of them would not give the expected results. */
+    /* Also counts patches beyond the limit, so that run_odd() notices: applying
+     * only some would not give the expected results. */
     l->count++;
 }
 
@@ -192,7 +192,8 @@ static void add_others(odd_launch *l)
     add_residuals(l);
 }
 
-/* Writes the odd values, or with `right` the right ones back. */
+/* Writes the infinities and NaN, or restores the original values if `right` is
+ * set. */
 static spc_status write_patches(const odd_launch *l, bool right)
 {
     const spc__gate *g = l->g;
@@ -207,7 +208,7 @@ static spc_status write_patches(const odd_launch *l, bool right)
     }
     if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
         return status;
-    /* The packed weights hold the odd one as well. */
+    /* The packed weights contain the changed weight too. */
     return spc_plan_pack((void *)spc__gate_packed(g, SPC__COUNT),
                          g->tested->plan, fixture->weights[SPC__COUNT].data,
                          SPC_KRSC, NULL);
@@ -229,7 +230,7 @@ static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
     if (must == SPC__ODD_RIGHT)
         return spc__gate_is_right(g, &l->at, i);
     /* NaN is allowed for an infinity too: a kernel that splits a number into
-     * parts, or pads with zeros, makes one of it (odd.h). */
+     * parts, or pads with zeros, turns an infinity into NaN (odd.h). */
     if (must == SPC__ODD_ANY || isnan(got))
         return true;
     return must == SPC__ODD_RIGHT_OR_NONE
@@ -257,7 +258,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
                     reasons[l->odd]);
 }
 
-/* Compares each element with what the odd value must do to it. */
+/* Compares each element with the expected effect of the infinities and NaN. */
 static void compare(const odd_launch *l)
 {
     const unsigned char *must = scene_of(l)->odd[l->odd];

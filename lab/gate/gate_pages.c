@@ -23,8 +23,8 @@ enum { MOST = SPC__MAP_ARRAYS + 8 };
 
 typedef struct pages {
     const char *name, *of;
-    uintptr_t begin, end;    /* of the pages */
-    uintptr_t first, behind; /* of the array */
+    uintptr_t begin, end;    /* range of the pages */
+    uintptr_t first, behind; /* range of the array */
 } pages;
 
 /*

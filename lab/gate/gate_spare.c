@@ -34,7 +34,7 @@ static size_t spare_bytes(const spc__gate *g)
 
     if (!spc__plan_launch(g->tested->plan)->clear || all <= used)
         return 0;
-    return (all - used) / 2 * 2; /* rounded as digests count */
+    return (all - used) / 2 * 2; /* rounded to the unit of digests */
 }
 
 /* Digests the bytes between the result's end and the zone, then fills them like
@@ -85,7 +85,7 @@ static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
     return is;
 }
 
-/* Judges the result with a map that has more room than rows. */
+/* Checks the result with a map that has more room than rows. */
 static void compare_zones(const spc__gate *g, int s, size_t behind,
                           const uint64_t *digests)
 {

@@ -31,7 +31,7 @@ typedef struct together {
     int s;
     size_t out_bytes;
     side sides[SIDES];
-    char *memory; /* on the device: all of their arrays */
+    char *memory; /* device memory of all arrays */
 } together;
 
 static size_t padded(size_t bytes)
@@ -50,7 +50,7 @@ static spc_status copy(const together *t, const void **to, char **at,
     return spc_memory_upload((void *)*to, t->g->fixture->ctx, from, bytes);
 }
 
-/* Places the inputs of its data set, a workspace, and an output for each
+/* Places the inputs of a side's data set, a workspace, and an output for each
  * launch. */
 static spc_status lay_side(const together *t, side *one, char **at,
                            int launches)
@@ -114,8 +114,8 @@ static void run_side(void *payload, int64_t i)
     const spc_buffers *b = &one->buffers[0];
 
     for (int n = 0; n < LAUNCHES * ROUNDS && one->status == SPC_OK; n++) {
-        /* So that a launch that writes nothing does not pass with the result of
-         * the one before. */
+        /* Overwrites the output, so that a launch that writes nothing cannot
+         * pass with the previous result. */
         memset(b->out, NAN_BYTE, t->out_bytes);
         one->status = execute(t, b, NULL);
         one->wrong += one->status == SPC_OK &&
@@ -142,7 +142,8 @@ static spc_status run_threads(together *t)
 
 /* ---- two branches of a graph --------------------------------------------- */
 
-/* Captures the launches of one side, which begin together with the other's. */
+/* Captures the launches of one side, which start at the same time as the other
+ * side's. */
 static spc_status enqueue_branch(const together *t, const side *one,
                                  const spc__mark *begin, spc__mark *end,
                                  void *stream)
@@ -230,7 +231,8 @@ static spc_status run_branches(together *t)
     return status;
 }
 
-/* ---- both ---------------------------------------------------------------- */
+/* ---- the test
+ * -------------------------------------------------------------- */
 
 /*
  * The digest of an output that is a slice includes its gaps, which are filled
@@ -246,7 +248,8 @@ void spc__gate_test_together(const spc__gate *g)
     if (fixture->ops->is_emulation || sample->scene_count == sample->given ||
         (!on_host && fixture->ops->graph_mark == NULL))
         return;
-    /* Two draws, so that a result shows if it has used the other's data. */
+    /* Uses two data sets, so that a result reveals if it used the other
+     * launch's data. */
     for (int i = 0; i < SIDES; i++) {
         t.sides[i].dataset = i == 0 ? SPC__COUNT : SPC__WIDE;
         t.sides[i].right = g->tested->first[t.s][t.sides[i].dataset];

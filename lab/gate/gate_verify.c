@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate_verify.c - the tests that a candidate must pass, and the name of the one
- * that it failed.
+ * gate_verify.c - the tests that a candidate must pass, and the name of the
+ * first failed test.
  *
  * On every scene the output of the first launch starts as all ones, which is
  * NaN. The second launch has other data and starts with the result of the
@@ -30,7 +30,7 @@ enum { REPEATS = 3 };
  * runs in the same time.
  */
 enum { RUNS_LEAST = 150, RUNS = 200, RUNS_MOST = 2000, RUNS_AT_ONCE = 16 };
-/* runs of a deterministic layer, on the given scenes */
+/* runs of a deterministic layer on the given scenes */
 enum { REAL_LEAST = 100 };
 
 /* ---- verifying ----------------------------------------------------------- */
@@ -81,8 +81,8 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
 }
 
 /* Runs a candidate on scene s with every kind of data. Outputs and workspace
- * begin with other bytes each time (-1: with what the launch before has left),
- * so that no result can rest on them. */
+ * begin with other bytes each time (-1: with the bytes of the previous launch),
+ * so that no result can depend on them. */
 static void test_scene(const spc__gate *g, int s)
 {
     static const struct {
@@ -206,7 +206,7 @@ static spc__gate_setting real_run(int s)
                                .work_byte = NAN_BYTE};
 }
 
-/* Compares the output with the first result of the real draw. */
+/* Compares the output with the first result of the real data set. */
 static void compare_first(const spc__gate *g, int s, uint64_t digest)
 {
     spc__gate_setting at = real_run(s);
@@ -229,7 +229,8 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
 
 /* ---- run after run ------------------------------------------------------- */
 
-/* True for the data sets that must repeat: sums of integers do in any order. */
+/* True for data sets whose results must repeat: sums of integers repeat in any
+ * order. */
 static bool repeats(const spc__gate *g, int s, int dataset)
 {
     return spc__sample_has(g->fixture->sample, s, (spc__dataset)dataset) &&
@@ -246,7 +247,7 @@ static void run_many(const spc__gate *g, int s, spc__dataset dataset, int count)
     int differ = 0;
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
-        /* Other contents each time, which must not show in a result. */
+        /* Uses other contents each time, which must not affect the result. */
         int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
         if ((status = spc__fixture_load(fixture, s, dataset)) == SPC_OK &&
             (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
@@ -292,8 +293,8 @@ static int run_scene(const spc__gate *g, int s, int count)
 
 /*
  * Chooses the given scenes while there is time for them, then awkward ones
- * except the first two, which have hardly a row. When the time is up it chooses
- * the smallest of these.
+ * except the first two, which have at most one row. When the time is up it
+ * chooses the smallest of these.
  */
 static int next_scene(const spc__gate *g, int round, bool given, bool hurry)
 {
@@ -393,8 +394,8 @@ void spc__gate_before_timing(spc__verdict *out, spc__fixture *fixture,
 {
     spc__gate g = begin(out, fixture, tested);
 
-    /* A kernel that writes nothing must not find a right result in the
-     * output. */
+    /* Overwrites the output, so that a kernel that writes nothing does not
+     * leave a correct result. */
     if (spc__fixture_set_timed(fixture, tested->plan, s) != SPC_OK ||
         spc__fixture_fill_out(fixture, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g);
@@ -428,8 +429,8 @@ static void confirm(spc__gate *g, double limit_s)
 
     if (!g->tested->verified)
         verify(g);
-    /* Packed integers are in the fixture, where another candidate's may be by
-     * now. */
+    /* Packs the integers again, as the fixture may hold another candidate's
+     * packed integers by now. */
     else if (pack_datasets(g))
         spc__gate_note_maps(g);
     for (int s = 0; s < fixture->sample->given; s++) {

@@ -33,8 +33,8 @@ typedef struct maker {
     spc_scene *scene;
     uint64_t start;
     spc__random random;
-    float *in, *residual; /* [PATTERN] rows */
-    float *weights;       /* of COUNT, in the oracle's layout */
+    float *in, *residual; /* inputs and residuals, [PATTERN] rows */
+    float *weights;       /* weights of COUNT, in the oracle's layout */
     spc_error *error;
 } maker;
 
@@ -81,7 +81,7 @@ spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,
     return status;
 }
 
-/* Draws the pattern of rows, and repeats it on the device. */
+/* Generates the pattern of rows, and repeats it on the device. */
 static spc_status draw_patterns(maker *m)
 {
     const spc_conv *conv = m->conv;
@@ -103,7 +103,7 @@ static spc_status draw_patterns(maker *m)
 
 /* ---- expected results ---------------------------------------------------- */
 
-/* In ascending order, each once. */
+/* Sorts the rows and drops duplicates. */
 static void choose_rows(maker *m)
 {
     const int64_t edge = 65536, part = 4096, far = 131072;
@@ -158,7 +158,8 @@ static spc_status read_weights(maker *m)
     return SPC_OK;
 }
 
-/* The residuals of the chosen rows, in their order; NULL without residuals. */
+/* Returns the residuals of the chosen rows, in their order; NULL without
+ * residuals. */
 static float *chosen_residuals(const maker *m, float *to)
 {
     size_t columns = (size_t)m->conv->cout;
@@ -185,11 +186,11 @@ spc_status spc__large_relation(spc_relation *out, const spc__large *large,
     for (int64_t i = 0;
          status == SPC_OK && i < spc__relation_seen(out).slots * large->count;
          i++)
-        out->index[i] %= PATTERN; /* -1 is kept */
+        out->index[i] %= PATTERN; /* -1 stays -1 */
     return status;
 }
 
-/* The sums of the chosen rows, and their tolerances. */
+/* Computes the sums of the chosen rows, and their tolerances. */
 static spc_status expect(maker *m, float *sums, float *residual)
 {
     const spc__sample *sample = m->fixture->sample;
@@ -242,11 +243,11 @@ static spc_status know_rows(maker *m)
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- the scene ----------------------------------------------------------- */
 
 /*
- * The chosen rows are the only terms of a gradient, and the only known rows of
- * other results.
+ * Only the chosen rows contribute to a gradient, and only these rows of other
+ * results are known.
  */
 static spc_status draw_and_know(maker *m)
 {
@@ -262,7 +263,7 @@ static spc_status draw_and_know(maker *m)
     return status;
 }
 
-/* Makes a large scene, its arrays and what is expected of it. */
+/* Makes a large scene, its arrays and its expected results. */
 static spc_status make(maker *m)
 {
     spc__large *to = m->to;
@@ -311,13 +312,13 @@ static void give_up(spc__large *large, const spc__fixture *fixture)
 
 /*
  * False for an inverse layer of nearest points: the oracle needs all outputs to
- * find each nearest one.
+ * find the nearest of each.
  */
 static bool is_for(const spc__fixture *fixture)
 {
     const spc_conv *conv = &fixture->sample->conv;
     spc__operand weights = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
-    /* read_weights() passes places through floats, which hold whole numbers
+    /* read_weights() converts positions to floats, which hold whole numbers
      * only up to 2^24. */
     bool indices_are_exact = weights.rows * weights.columns < 1 << 24;
 
@@ -412,14 +413,14 @@ spc_status spc__large_run(spc__large *large, spc__fixture *fixture,
     spc_buffers buffers = SPC_BUFFERS_INIT;
     spc_status status = prepare(large, fixture, plan);
 
-    /* A candidate's workspace may be the one that does not fit: then this test
-     * is left out for all that follow, and the candidate is not blamed. */
+    /* A candidate's workspace may exceed the memory. Then this test is skipped
+     * for all later candidates, and the candidate does not fail. */
     if (status == SPC_ENOMEM) {
         give_up(large, fixture);
         return SPC_OK;
     }
     spc__fixture_buffers(&buffers, fixture, 0, SPC__COUNT);
-    /* The vectors are those of the sample; only the rows are its own. */
+    /* The vectors come from the sample; only the rows belong to this scene. */
     buffers.in = large->in.data;
     buffers.out = large->out.data;
     buffers.residual = large->residual.data;

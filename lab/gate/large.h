@@ -16,8 +16,8 @@
 enum { SPC__LARGE_ROWS = 384, SPC__LARGE_PATTERN = 1021 };
 
 struct spc__large {
-    bool is_there; /* there is time and memory for it */
-    spc_map *map;  /* NULL: a linear layer needs none */
+    bool is_there; /* the device has time and memory for the scene */
+    spc_map *map;  /* NULL for a linear layer */
     int64_t rows_in, rows_out;
     spc__guarded in, residual, out, workspace;
     int64_t at[SPC__LARGE_ROWS]; /* the known rows, ascending */

@@ -21,7 +21,7 @@ typedef struct maker {
     spc__fixture *fixture;
     const spc_conv *conv;
     spc__operand out;
-    /* [PATTERN], [count] rows; in the result's layout */
+    /* arrays of [PATTERN] and [count] rows, and one in the result's layout */
     float *x, *dy, *before, *sums;
 } maker;
 

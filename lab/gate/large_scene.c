@@ -40,7 +40,7 @@ static const int64_t most_entries = (int64_t)1 << 28;
 static const double host_searches = 0x1p22, host_products = 0x1p31,
                     few_products = 0x1p28, emulated_products = 0x1p20;
 
-/* ---- how large ----------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------- */
 
 static int64_t given_rows(const spc__fixture *fixture)
 {
@@ -58,7 +58,8 @@ static bool fits_memory(const spc__fixture *fixture, int64_t rows)
     return rows <= most_entries / spc__conv_offsets(&fixture->sample->conv);
 }
 
-/* A row of many has few neighbours; a row of a block has all. */
+/* In the scene of many rows a row has few neighbours; in the block a row has
+ * all. */
 static double products_of(const spc__fixture *fixture, int kind, int64_t rows)
 {
     const spc_conv *conv = &fixture->sample->conv;

@@ -23,7 +23,7 @@ typedef struct layer_sums {
     float *blocked; /* weights in panels */
 } layer_sums;
 
-/* The weights of one offset, in panels that are filled up with zeros. */
+/* The weights of one offset, in panels padded with zeros. */
 static void block_weights(void *payload, int64_t k)
 {
     const layer_sums *p = payload;

@@ -39,7 +39,7 @@ static void add_to(moments *m, double x)
     m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
 }
 
-/* Mean and variance of one row, in two passes: a sum of squares would
+/* Computes mean and variance of one row, in two passes: a sum of squares would
  * cancel. */
 static void layer_moments(moments *m, const spc_feature *f,
                           const spc__feature_case *of, int64_t row)
@@ -59,7 +59,7 @@ static void layer_moments(moments *m, const spc_feature *f,
     for (int64_t row = 0; row < of->rows_in; row++)                            \
         for (int c = first; c < last && of->coords[4 * row] == batch; c++)
 
-/* Mean and variance of a group of channels over a batch element. */
+/* Computes mean and variance of a group of channels over a batch element. */
 static void group_moments(moments *m, const spc_feature *f,
                           const spc__feature_case *of, int batch, int group)
 {
@@ -95,7 +95,7 @@ int64_t spc__feature_bev_cell(const spc_feature *f, const int32_t at[4])
     if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
         at[3] >= z)
         return -1;
-    /* Written out, so as not to share the kernels' table. */
+    /* Computed directly, so that it does not share the kernels' table. */
     switch (f->order) {
     case SPC_BEV_ZYX:
         return ((at[0] * f->channels * z + at[3]) * y + at[2]) * x + at[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_case.h - the operands of an operator on features, and what its oracle
- * and that of its gradients both compute of them.
+ * feature_case.h - the operands of an operator on features, and functions that
+ * its oracle and the oracle of its gradients share.
  */
 #ifndef SPC_LAB_FEATURE_CASE_H
 #define SPC_LAB_FEATURE_CASE_H
@@ -9,8 +9,8 @@
 #include "spc.h"
 
 /*
- * The operands of an operator, on the host. Those that it does not read may be
- * NULL. Values are as the operator's type holds them.
+ * The operands of an operator, on the host. Unread operands may be NULL. Values
+ * are rounded to the operator's type.
  */
 typedef struct spc__feature_case {
     int64_t rows_in, rows_out;
@@ -31,17 +31,18 @@ typedef struct spc__feature_moments {
     double mean_error, variance_error;
 } spc__feature_moments;
 
-/* The moments of a row, or of a batch element's group. */
+/* Computes the moments of a row, or of a batch element's group. */
 void spc__feature_moments_of(spc__feature_moments *out, const spc_feature *f,
                              const spc__feature_case *of, int64_t row,
                              int batch, int group);
 
-/* Error bound of a sum of n numbers, relative to their magnitudes. */
+/* Returns the error bound of a sum of n numbers, relative to their
+ * magnitudes. */
 double spc__feature_growth(double n);
 
 /*
- * Index of channel 0 of the voxel at `at` in the planes of BEV; each further
- * channel is X * Y * Z later. -1 if the voxel is outside.
+ * Returns the index of channel 0 of the voxel at `at` in the planes of BEV;
+ * each further channel is X * Y * Z later. -1 if the voxel is outside.
  */
 int64_t spc__feature_bev_cell(const spc_feature *feature, const int32_t at[4]);
 

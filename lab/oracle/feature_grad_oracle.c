@@ -36,15 +36,15 @@ static void set_tolerance(double *size, int64_t count, double n)
 
 /* ---- over a map ---------------------------------------------------------- */
 
-/* The map is the gradient's: it leads from of->in, which is dy, to dx. */
+/* The map belongs to the gradient: it leads from of->in, which is dy, to dx. */
 static int32_t seen(const spc__feature_case *of, int64_t row, int k)
 {
     return of->map[(int64_t)k * of->rows_out + row];
 }
 
 /*
- * Counts the inputs of each mean. For an un-pooled row, finds the offset that
- * it came by, which is the first.
+ * Counts the inputs of each mean. For an un-pooled row, finds the first offset,
+ * by which the row was filled.
  */
 static void count_all(double *count, const spc_feature *f,
                       const spc__feature_case *of)
@@ -64,7 +64,7 @@ static void count_all(double *count, const spc_feature *f,
         }
 }
 
-/* Adds a pair's part of a pooling's gradient. */
+/* Adds the contribution of a pair to a pooling's gradient. */
 static void pool_pair(const sums *s, const spc_feature *f,
                       const spc__feature_case *of, const double *count,
                       int64_t row, int k)
@@ -192,7 +192,7 @@ spc_status spc__planes_gradient(double *out, double *tolerance,
     return SPC_OK;
 }
 
-/* ---- a row by itself ----------------------------------------------------- */
+/* ---- single rows --------------------------------------------------------- */
 
 spc_status spc__mean_gradient(double *out, double *tolerance,
                               const spc_feature *f, const spc__feature_case *of)
@@ -272,8 +272,8 @@ typedef struct group {
     int64_t row; /* -1: all rows of `batch` */
     int batch, first, last;
     spc__feature_moments m;
-    double all, along;         /* means of g and g xhat */
-    double all_off, along_off; /* error bounds of these */
+    double all, along;         /* means of g and of g xhat */
+    double all_off, along_off; /* error bounds of these means */
 } group;
 
 #define FOR_GROUP(g, at)                                                       \

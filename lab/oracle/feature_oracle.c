@@ -95,7 +95,8 @@ static double evaluation(const spc_feature *f, double x)
     }
 }
 
-/* The last step of an operator, whose argument x has the error `error`. */
+/* Applies the last step of an operator, whose argument x has the error
+ * `error`. */
 static void finish(double *out, double *tolerance, const spc_feature *f,
                    double x, double error)
 {
@@ -208,8 +209,8 @@ static void unpool_one(double *out, double *tolerance, const spc_feature *f,
 }
 
 /*
- * The slice of offset k: cells count with x fastest, like the children of
- * regrouped sets; a list has its own order.
+ * Returns the slice of offset k: cells are numbered with x fastest, like the
+ * children of regrouped sets; a list has its own order.
  */
 static int64_t slice_of(const spc_geometry *g, int k)
 {
@@ -292,9 +293,9 @@ static void unpool(double *out, double *tolerance, int32_t *index,
                    (int)(at % f->channels));
 }
 
-/* ---- one row ------------------------------------------------------------- */
+/* ---- single rows---------------------------------------------------------- */
 
-/* Element `at` of the outputs. */
+/* Computes element `at` of the outputs. */
 typedef void element_of(double *out, double *tolerance, const spc_feature *f,
                         const spc__feature_case *of, int64_t at);
 
@@ -491,11 +492,11 @@ static void global(double *out, double *tolerance, int32_t *index,
                    (int)(at % f->channels));
 }
 
-/* ---- all of them --------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
-/* How an operator and its gradients are defined; NULL: it has no such pass. An
- * operator on single rows states one element. `rounds`: also integers have
- * more than one correct result. */
+/* The definition of an operator and its gradients; NULL: the operator has no
+ * such pass. An operator on single rows defines one element. `rounds`: even
+ * integers have more than one correct result. */
 static const struct definition {
     void (*all)(double *out, double *tolerance, int32_t *index,
                 const spc_feature *f, const spc__feature_case *of);

@@ -27,7 +27,7 @@ double spc__feature_tolerance(const spc_feature *feature, double reference,
 /*
  * True if an operator has exactly one correct result on integers (whose sums
  * stay below 2^24). This holds for operators that only move, compare and add
- * numbers; a mean or a product is then rounded once.
+ * numbers; means and products are rounded once.
  */
 bool spc__feature_is_exact(const spc_feature *feature);
 

@@ -226,7 +226,7 @@ static double rounding(const spc_conv *conv, double value)
            type->least_half;
 }
 
-/* For whole numbers, the ends of the bound are rounded. */
+/* For whole numbers, rounds the ends of the bound. */
 double spc__stored_slack(const spc_conv *conv, spc__bounded number)
 {
     double value = number.value, error = number.error;

@@ -7,15 +7,16 @@
 #include "spc/lab.h"
 
 /*
- * The operands of a layer as floats, without gaps between rows; NULL for those
- * that it has not. Tensors of i8 hold their whole numbers.
+ * The operands of a layer as floats, without gaps between rows; NULL for
+ * operands that the layer does not have. Tensors of i8 hold their whole
+ * numbers.
  */
 typedef struct spc__values {
     const float *in, *weights, *bias, *scale, *residual;
     spc_scales scales;
 } spc__values;
 
-/* A number, and the error bound of a kernel's. */
+/* A number, and the error bound of a kernel's result. */
 typedef struct spc__bounded {
     double value, error;
 } spc__bounded;
@@ -34,12 +35,13 @@ bool spc__epilogue_is_exact(const spc_conv *conv);
 spc__bounded spc__finish(const spc_conv *conv, spc__bounded sum,
                          const spc__values *values, int channel, int64_t at);
 
-/* The error of a number after it is stored in the type of the outputs. */
+/* Returns the error of a number after it is stored in the type of the
+ * outputs. */
 double spc__stored_error(const spc_conv *conv, spc__bounded number);
 
 /*
- * The largest difference of two correct stored results: 0 if the number has no
- * error.
+ * Returns the largest difference of two correct stored results: 0 if the number
+ * has no error.
  */
 double spc__stored_slack(const spc_conv *conv, spc__bounded number);
 

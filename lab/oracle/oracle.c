@@ -126,7 +126,7 @@ enum { LANES = 8, TILE = 64 };
 typedef struct layer_sums {
     spc__panels panels;
     double *out;
-    double *magnitude; /* or NULL */
+    double *magnitude; /* magnitudes of the sums, or NULL */
     double *blocked;   /* weights in panels; NULL if too large */
 } layer_sums;
 
@@ -231,7 +231,7 @@ static void add_pair_slowly(const layer_sums *to, int64_t row, int64_t k,
     }
 }
 
-/* A row begins with the bias, as in a kernel. */
+/* Starts a row with the bias, as a kernel does. */
 static void start_row(const layer_sums *p, int64_t row)
 {
     int cout = p->panels.cout;

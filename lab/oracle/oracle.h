@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oracle.h - the largest difference of a correct kernel from the oracle. */
+/* oracle.h - the largest difference between a correct kernel and the oracle. */
 #ifndef SPC_RUNTIME_ORACLE_H
 #define SPC_RUNTIME_ORACLE_H
 
@@ -22,7 +22,7 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
 
 /*
- * spc_oracle_sums, but returns SPC_EINTERRUPTED soon after *cancel is set
+ * Like spc_oracle_sums, but returns SPC_EINTERRUPTED soon after *cancel is set
  * (NULL: never).
  */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,

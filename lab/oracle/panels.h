@@ -18,7 +18,8 @@ typedef struct spc__panels {
     const float *in, *weights, *bias; /* weights KRSC; bias or NULL */
     const volatile int *cancel;
     int row_in;    /* floats of an input row */
-    int cin, cout; /* inputs of a group; outputs of all */
+    int cin, cout; /* input channels of a group; output channels of all
+                    * groups */
     int group_out, group_panels;
     int offsets, panels, lanes;
 } spc__panels;
@@ -77,7 +78,7 @@ static inline int spc__panel_lanes(const spc__panels *p, int panel)
     return left < p->lanes ? left : p->lanes;
 }
 
-/* The inputs of a row that output channel `co` sees. */
+/* Returns the inputs of a row that output channel `co` sees. */
 static inline const float *spc__panel_in(const spc__panels *p, int64_t row,
                                          int64_t co)
 {
@@ -95,7 +96,7 @@ static inline float spc__panel_weight(const spc__panels *p, int64_t k,
                : 0;
 }
 
-/* The cell of the kernel whose weights apply to slot `s` of a row. */
+/* Returns the cell of the kernel whose weights apply to slot `s` of a row. */
 static inline int64_t spc__panel_cell(const spc__panels *p, int64_t s,
                                       int64_t row)
 {

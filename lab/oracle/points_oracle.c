@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * points_oracle.c - the triplets of a layer of points. It looks at every pair
- * that a coordinate does not rule out.
+ * points_oracle.c - the triplets of a layer of points. It tests every pair that
+ * x does not exclude.
  *
- * Inputs are sorted along x. For each output, all inputs within a little more
- * than the radius along x are looked at. The rule is that of spc.h, operation
- * by operation; the build fuses none.
+ * Inputs are sorted along x. For each output it tests all inputs within a
+ * little more than the radius along x. The rule is that of spc.h, operation by
+ * operation; the build fuses none.
  */
 #include "lab/oracle/points_oracle.h"
 
@@ -22,7 +22,7 @@ typedef struct point {
     float at[3];
     int batch;
     int row;
-    int cell[3]; /* by the edge of the sampling grid, or of the search grid */
+    int cell[3]; /* cell of the sampling grid, or of the search grid */
 } point;
 
 typedef struct cloud {
@@ -40,7 +40,7 @@ typedef struct seen {
 typedef struct problem {
     const spc_geometry *g;
     bool inverse;
-    const point *in; /* by batch and x */
+    const point *in; /* inputs sorted by batch and x */
     int64_t count;
     const point *to;
     spc__relation *out;
@@ -48,8 +48,8 @@ typedef struct problem {
     const volatile int *cancel;
     int failed; /* out of memory */
     /*
-     * For inverse layers, nearest only: the last neighbour that counts for each
-     * input, if it is among any neighbours.
+     * For inverse layers of nearest points: the last neighbour that counts for
+     * each input.
      */
     seen *last;
     point *by_x;
@@ -84,7 +84,7 @@ static int compare(int a, int b)
     return (a > b) - (a < b);
 }
 
-/* By batch, cell and row. */
+/* Orders by batch, cell and row. */
 static int by_cell(const void *left, const void *right)
 {
     const point *a = left, *b = right;
@@ -123,7 +123,7 @@ static void keep_first(cloud *c)
     c->count = kept;
 }
 
-/* Sets the cells of the search; equal distances are ordered by these. */
+/* Sets the cells of the search, which order equal distances. */
 static void set_cells(cloud *c, float radius)
 {
     float inverse = 1 / radius;
@@ -162,7 +162,7 @@ static int cell_along(const spc_geometry *g, int axis, float d)
                                                : (int)cell;
 }
 
-/* Nearest first; equal distances in the order of cells. */
+/* Orders the nearest first, and equal distances by cells. */
 static int by_distance(const void *left, const void *right)
 {
     const seen *a = left, *b = right;
@@ -180,7 +180,7 @@ static bool counts_there(const problem *p, const point *to, const seen *s)
     return last->from == NULL || by_distance(&back, last) <= 0;
 }
 
-/* True if `to` sees `from`; also returns the distance. */
+/* Returns whether `to` sees `from`, and the distance. */
 static bool sees(const problem *p, const point *to, const point *from, seen *s)
 {
     const spc_geometry *g = p->g;
@@ -189,7 +189,7 @@ static bool sees(const problem *p, const point *to, const point *from, seen *s)
     for (int i = 0; i < 3; i++) {
         d[i] = from->at[i] - to->at[i];
         square[i] = d[i] * d[i];
-        if (p->inverse) /* the layer's output is the point that was found */
+        if (p->inverse) /* the found point is the layer's output */
             d[i] = to->at[i] - from->at[i];
     }
     float plane = square[0] + square[1];
@@ -234,7 +234,8 @@ static void count_row(void *payload, int64_t row)
     p->seen[row] = spc__cancelled(p->cancel) ? 0 : look(p, &p->to[row], NULL);
 }
 
-/* Fills the slots of one output: those that it sees, or the nearest of them. */
+/* Fills the slots of one output with the inputs that it sees, or the nearest of
+ * them. */
 static void fill_row(void *payload, int64_t row)
 {
     problem *p = payload;
@@ -270,7 +271,7 @@ static spc_status check_seen(int64_t most, spc_error *error)
                      (long long)most, SPC__POINTS_SEEN);
 }
 
-/* Every row has as many slots as the row that sees most. */
+/* Every row has as many slots as the row with the most inputs. */
 static spc_status alloc_slots(problem *p, spc_error *error)
 {
     spc__relation *r = p->out;
@@ -288,7 +289,8 @@ static spc_status alloc_slots(problem *p, spc_error *error)
     return check_seen(r->slots, error);
 }
 
-/* In two passes: the first counts, so that the second has its room. */
+/* Runs two passes: the first counts, so that memory for the second can be
+ * allocated. */
 static spc_status relate(problem *p, int threads, spc_error *error)
 {
     spc__relation *r = p->out;
@@ -309,7 +311,7 @@ static spc_status relate(problem *p, int threads, spc_error *error)
                : status;
 }
 
-/* ---- the nearest, from the other side ------------------------------------ */
+/* ---- inverse of nearest points ---------------------------------- */
 
 /* Finds the farthest output that still keeps this input: the inverse of a limit
  * to the nearest must keep the very same pairs. */
@@ -331,7 +333,7 @@ static void find_last(void *payload, int64_t i)
     free(all);
 }
 
-/* find_last() for all inputs. */
+/* Runs find_last() for all inputs. */
 static spc_status find_all_last(problem *p, const cloud *to, int threads,
                                 spc_error *error)
 {
@@ -352,7 +354,7 @@ static spc_status find_all_last(problem *p, const cloud *to, int threads,
     return p->failed ? spc__fail_memory(error, bytes) : SPC_OK;
 }
 
-/* Back in 1024ths, which is exact. */
+/* Converts back to 1024ths, which is exact. */
 static spc_status copy_coords(int32_t **out, const cloud *c, spc_error *error)
 {
     size_t bytes = 16 * (size_t)c->count;

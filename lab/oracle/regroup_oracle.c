@@ -15,7 +15,7 @@ static int children_of(const spc_regrouping *how)
 
 /* ---- slots --------------------------------------------------------------- */
 
-/* The voxel of child `child`; x counts fastest. */
+/* Returns the voxel of child `child`, numbered with x fastest. */
 static void put_voxel(int32_t out[4], const spc_regrouping *how,
                       const int32_t voxel[4], int child)
 {
@@ -45,7 +45,7 @@ static void list_row(spc__slot_list *out, const spc_regrouping *how,
 
 typedef struct placed {
     int32_t at[4];
-    int number; /* in the list */
+    int number; /* number of slots in the list */
 } placed;
 
 static int compare(const void *a, const void *b)

@@ -9,7 +9,7 @@
 
 /* The slots in the set, in ascending order, and the row of each. */
 typedef struct spc__slot_list {
-    int count, rows;  /* slots; rows of the set */
+    int count, rows;  /* numbers of slots and of rows of the set */
     int *slot;        /* [count] */
     int *row;         /* [count] */
     int32_t (*at)[4]; /* [count]: the resulting voxel */

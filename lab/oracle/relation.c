@@ -63,19 +63,19 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
 
 /* ---- the outputs of a layer ---------------------------------------------- */
 
-/* The outputs along one axis that see an input, or that it sees. */
+/* The outputs along one axis that see an input, or that an input sees. */
 typedef struct line {
     int64_t at[SPC_MAX_OFFSETS];
     int count;
 } line;
 
-/* Rounds down below zero as well, where C rounds towards zero. */
+/* Rounds down also below zero, where C rounds towards zero. */
 static int64_t floor_divide(int64_t value, int64_t by)
 {
     return value / by - (value % by < 0);
 }
 
-/* Adds an output unless it is outside of the spatial shape. */
+/* Adds an output unless it lies outside the spatial shape. */
 static void add_within(line *out, int64_t at, int64_t bound)
 {
     if (bound == 0 || (at >= 0 && at < bound))
@@ -168,7 +168,8 @@ static spc_status add_outputs(spc__row_set *set, const spc_geometry *g,
     return status;
 }
 
-/* For a list: the voxel that an offset leads from or to, if there is one. */
+/* For a list of offsets: the voxel that an offset leads from or to, if it
+ * exists. */
 static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
                           const int32_t in[4])
 {
@@ -187,7 +188,8 @@ static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
     return true;
 }
 
-/* Adds the outputs of an input for a list of offsets, which is no box. */
+/* Adds the outputs of an input for a list of offsets, which need not form a
+ * box. */
 static spc_status add_listed(spc__row_set *set, const spc_geometry *g,
                              const int32_t in[4], spc_error *error)
 {
@@ -233,19 +235,19 @@ static spc_status add_derived(spc__row_set *out, const spc_geometry *g,
 typedef struct search {
     const spc_geometry *geometry;
     const spc__row_set *from; /* the relation's inputs */
-    const spc__row_set *to;   /* its outputs */
+    const spc__row_set *to;   /* the relation's outputs */
     bool inverse;
     /* the offsets are in reverse order: see SPC_DGRAD in spc.h */
     bool mirrored;
-    const spc__row_list *only; /* of the outputs; NULL: all */
-    int64_t rows;              /* of the index */
+    const spc__row_list *only; /* rows of the outputs; NULL: all rows */
+    int64_t rows;              /* rows of the index */
     int32_t *index;
     int64_t pairs;
 } search;
 
 /*
- * The coordinate that `at` sees along an axis, or for an inverse the one that
- * saw it; INT64_MAX if that does not exist.
+ * Returns the coordinate that `at` sees along an axis, or for an inverse layer
+ * the coordinate that saw it; INT64_MAX if it does not exist.
  */
 static int64_t seen_from(const search *s, int axis, int64_t at, int64_t offset)
 {
@@ -290,12 +292,12 @@ static void search_tile(void *payload, int64_t i)
         s->index[k * rows + row] = (int32_t)input;
         pairs += input >= 0;
     }
-    /* Tiles run on all threads; once a tile, so that they do not wait for each
-     * other. */
+    /* Tiles run on all threads. Cancellation is checked once a tile, so that
+     * threads do not wait for each other. */
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- relations ----------------------------------------------------------- */
 
 static spc_status check_layer(const spc_conv *conv, spc_error *error)
 {
@@ -313,7 +315,7 @@ static spc_status copy_coords(int32_t **out, int64_t *rows,
     size_t bytes = (size_t)set->rows * ROW_BYTES;
 
     *rows = set->rows;
-    /* One byte more, as an empty set needs a pointer too. */
+    /* Allocates one byte more, as an empty set needs a pointer too. */
     *out = malloc(bytes + 1);
     if (*out == NULL)
         return spc__fail_memory(error, bytes);
@@ -397,7 +399,7 @@ static spc_status make(spc__relation *out, const spc_conv *conv,
     return status;
 }
 
-/* Draws a set in place of the one that a caller would give. */
+/* Generates a set in place of the caller's set. */
 static spc_status draw_given(spc_scene **out, const spc_conv *conv,
                              const spc_scene *scene, spc_error *error)
 {

@@ -11,16 +11,16 @@
 #include "lab/oracle/seen.h"
 
 /*
- * spc_oracle_relation, but returns SPC_EINTERRUPTED soon after *cancel is set
- * (NULL: never). On failure *out is empty.
+ * Like spc_oracle_relation, but returns SPC_EINTERRUPTED soon after *cancel is
+ * set (NULL: never). On failure *out is empty.
  */
 spc_status spc__relation_init(spc__relation *out, const spc_conv *conv,
                               const spc_scene *scene, int threads,
                               const volatile int *cancel, spc_error *error);
 
 /*
- * The same for these outputs only (NULL: all); rows_out is their number. They
- * must exist.
+ * The same for the listed outputs only (NULL: all), which must exist; rows_out
+ * is their number.
  */
 spc_status spc__relation_init_rows(spc__relation *out, const spc_conv *conv,
                                    const spc_scene *scene,
@@ -29,8 +29,8 @@ spc_status spc__relation_init_rows(spc__relation *out, const spc_conv *conv,
                                    spc_error *error);
 /*
  * The same for a layer of the rule GIVEN, with the caller's second set instead
- * of a drawn one: the outputs of a conv, the inputs of a transposed layer, in
- * their order.
+ * of a generated one: the outputs of a conv, the inputs of a transposed layer,
+ * in their order.
  */
 spc_status spc__relation_init_between(spc__relation *out, const spc_conv *conv,
                                       const spc_scene *scene,

@@ -20,7 +20,7 @@ static uint64_t hash(const int32_t coord[4])
     return h;
 }
 
-/* The slot of an equal row, or the empty one where it belongs. */
+/* Returns the slot of an equal row, or the empty slot where the row belongs. */
 static uint64_t find_slot(const spc__row_set *set, const int32_t coord[4])
 {
     uint64_t slot = hash(coord) & set->mask;
@@ -58,8 +58,8 @@ static spc_status reserve(spc__row_set *set, int64_t capacity, spc_error *error)
     int32_t *coords = realloc(set->coords, coord_bytes);
     if (coords == NULL)
         return spc__fail_memory(error, coord_bytes);
-    /* At once: after a failure below, the old pointer would be one that
-     * realloc() has freed. */
+    /* Stores the pointer at once, as realloc() has freed the old one even if a
+     * later allocation fails. */
     set->coords = coords;
     int32_t *slots = realloc(set->slots, slot_bytes);
     if (slots == NULL)
@@ -93,7 +93,7 @@ int64_t spc__row_set_find(const spc__row_set *set, const int32_t coord[4])
     return set->slots[find_slot(set, coord)];
 }
 
-/* Doubles the room. Written so that doubling does not overflow. */
+/* Doubles the capacity without overflow. */
 static spc_status grow(spc__row_set *set, spc_error *error)
 {
     if (set->capacity == INT32_MAX)

@@ -22,12 +22,12 @@ spc_status spc__row_set_init(spc__row_set *out, int64_t capacity,
                              spc_error *error);
 void spc__row_set_release(spc__row_set *set);
 
-/* The row that equals `coord`, or -1. */
+/* Returns the row that equals `coord`, or -1. */
 int64_t spc__row_set_find(const spc__row_set *set, const int32_t coord[4]);
 
 /*
- * Adds a coordinate if it is new; *row is its row either way. SPC_ERANGE: rows
- * no longer fit 31 bits; SPC_ENOMEM.
+ * Adds a coordinate if it is new; *row is its row in both cases. SPC_ERANGE:
+ * rows no longer fit 31 bits; SPC_ENOMEM.
  */
 spc_status spc__row_set_add(int64_t *row, spc__row_set *set,
                             const int32_t coord[4], spc_error *error);

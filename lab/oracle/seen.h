@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seen.h - which input each output sees: what relation.h finds, and what the
- * oracle and its layers of points work on.
+ * seen.h - which input each output sees. relation.h computes this table; the
+ * oracle of voxels and points reads it.
  */
 #ifndef SPC_LAB_SEEN_H
 #define SPC_LAB_SEEN_H
@@ -27,7 +27,7 @@ static inline spc__seen spc__relation_seen(const spc_relation *of)
     return (spc__seen){of->index, of->cells, of->slots};
 }
 
-/* Some rows, in ascending order. */
+/* A list of rows in ascending order. */
 typedef struct spc__row_list {
     const int64_t *at;
     int64_t count;

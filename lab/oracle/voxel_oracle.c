@@ -53,7 +53,8 @@ static int compare_points(const void *a, const void *b)
     for (int i = 0; i < 4; i++)
         if (x->voxel[i] != y->voxel[i])
             return x->voxel[i] < y->voxel[i] ? -1 : 1;
-    /* Then by row: with a limit of points, the first of a voxel are kept. */
+    /* Orders equal voxels by row: with a limit of points, the first points of a
+     * voxel are kept. */
     return (x->row > y->row) - (x->row < y->row);
 }
 
@@ -61,7 +62,7 @@ static int compare_points(const void *a, const void *b)
 static void sort_points(spc__voxel_oracle *o, int64_t rows)
 {
     for (int64_t row = 0; row < rows; row++) {
-        /* The place is taken only if the point counts; otherwise the next
+        /* The entry counts only if the point does; otherwise the next point
          * overwrites it. */
         spc__voxel_point *point = &o->sorted[o->count];
         const float *xyz = row_of(o, row);

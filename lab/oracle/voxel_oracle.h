@@ -17,7 +17,7 @@ typedef struct spc__voxel_point {
 typedef struct spc__voxel_oracle {
     const spc_voxelisation *how; /* owned by the caller, like the points */
     const float *points;
-    spc__voxel_point *sorted; /* points that have a voxel */
+    spc__voxel_point *sorted; /* the points that have a voxel */
     int64_t count;
     int64_t *begin; /* [voxels + 1] in `sorted` */
     int64_t voxels;
@@ -32,12 +32,12 @@ void spc__voxel_oracle_release(spc__voxel_oracle *oracle);
 
 const int32_t *spc__voxel_oracle_coords(const spc__voxel_oracle *o,
                                         int64_t voxel);
-/* The number of a voxel's points that count. */
+/* Returns the number of a voxel's points that count. */
 int64_t spc__voxel_oracle_points(const spc__voxel_oracle *o, int64_t voxel);
-/* Element i of the voxel's features, and its tolerance. */
+/* Returns element i of the voxel's features, and its tolerance. */
 double spc__voxel_oracle_feature(double *tolerance, const spc__voxel_oracle *o,
                                  int64_t voxel, int64_t i);
-/* Elements of a voxel's features. */
+/* Returns the number of elements of a voxel's features. */
 int64_t spc__voxel_oracle_elements(const spc_voxelisation *how);
 
 #endif

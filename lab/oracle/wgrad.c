@@ -27,10 +27,11 @@ typedef struct problem {
     int64_t rows;
     const spc__values *values;
     double *sum; /* [taps][cout] */
-    /* of absolute products; NULL: all is exact, so it is not needed */
+    /* sums of absolute products; NULL if results are exact */
     double *size;
-    float *tolerance;   /* NULL: integers */
-    int cin, group_out, offsets, blocks; /* of a group; of ROWS rows */
+    float *tolerance;   /* NULL for data sets of integers */
+    int cin, group_out, offsets, blocks; /* channels of a group; blocks of ROWS
+                                          * rows */
     const volatile int *cancel;
 } problem;
 
@@ -131,7 +132,7 @@ static int64_t sum_block(const problem *p, int64_t k, int first, int count)
     return pairs;
 }
 
-/* The gradient of the bias: the sum of all output gradients. */
+/* Computes the gradient of the bias: the sum of all output gradients. */
 static void sum_bias(const problem *p, int64_t to)
 {
     int cout = p->conv->cout;
@@ -164,7 +165,8 @@ static void finish_row(const problem *p, int64_t row, int64_t terms)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- the gradient
+ * --------------------------------------------------------- */
 
 /* Computes ROWS rows of the gradient for one offset. The item past the last
  * offset is the bias. */
@@ -176,7 +178,7 @@ static void run_block(void *payload, int64_t item)
     int count = p->cin - first < ROWS ? p->cin - first : ROWS;
     int64_t row = k * p->cin + first, terms;
 
-    if (k == p->offsets) { /* the bias: only one block computes it */
+    if (k == p->offsets) { /* the bias, which only one block computes */
         if (first == 0) {
             sum_bias(p, row);
             finish_row(p, row, p->rows);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * awkward.c - scenes that test the ends: of tiles, of the extent, of a batch.
+ * awkward.c - scenes that test the ends of tiles, of the extent, and of a
+ * batch.
  *
- * All with more than one row share two opposite corners of one box, so that
- * their keys are packed alike: one set of map kernels serves all.
+ * All scenes with more than one row share two opposite corners of a box, so
+ * that their keys are packed alike and one set of map kernels serves all.
  */
 #include "lab/sample/awkward.h"
 #include "spc/lab.h"
@@ -144,10 +145,10 @@ static const struct {
 
 /*
  * Returns the rows of size `i`. The first is a multiple of all tiles: all tiles
- * divide SPC_ROW_PAD, and maps are padded to it. The others are drawn, so that
- * no kernel can be made for them: eight consecutive sizes from 2 to 160, and
+ * divide SPC_ROW_PAD, and maps are padded to it. The others are random, so that
+ * no kernel can be written for them: eight consecutive sizes from 2 to 160, and
  * eight from 160 to 310 with the other remainders modulo 16. So all remainders
- * modulo 16, 8 and less occur, with few rows and with more.
+ * modulo 16 occur.
  */
 static int rows_of_size(int i, uint64_t seed)
 {
@@ -182,9 +183,9 @@ static void draw_size(cloud *c, int i, int rows)
 }
 
 /*
- * Spaces points by half a radius, so that some are seen and some are not. Many
- * lie exactly on the radius or on the border of two cells, and every seventh
- * repeats the one before.
+ * Spaces points by half a radius, so that outputs see some inputs and miss
+ * others. Many points lie exactly on the radius or on the border of two cells,
+ * and every seventh repeats the previous point.
  */
 static void convert_to_points(cloud *c, float radius)
 {
@@ -257,7 +258,7 @@ spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
 
 /* ---- outputs that see no input ------------------------------------------- */
 
-/* More than two tiles of any number of rows. */
+/* More rows than two tiles of any size. */
 enum { NEAR_EDGE = 3, FAR_ROWS = 600, FAR_AWAY = 1000 };
 
 /* Copies the rows of a set, and adds a block far away after them. */

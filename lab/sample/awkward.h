@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * awkward.h - small scenes that find kernels which are only correct elsewhere.
+ * awkward.h - small scenes that find kernels which are correct only on ordinary
+ * scenes.
  */
 #ifndef SPC_RUNTIME_AWKWARD_H
 #define SPC_RUNTIME_AWKWARD_H
@@ -8,8 +9,8 @@
 #include "spc.h"
 
 /*
- * No row, one, one less and one more than a tile of 64, 1024, all corners of
- * the extent, and two batches with equal coordinates.
+ * Scenes with no row; one row; one row less and one more than a tile of 64;
+ * 1024 rows; all corners of the extent; and two batches with equal coordinates.
  */
 enum {
     SPC__AWKWARD_1 = 1,
@@ -23,8 +24,8 @@ enum {
 
 /*
  * Sizes for layers: 512 rows, a multiple of any tile, so that no position is
- * unused; one more and one less; and 16 sizes drawn by a seed, each with
- * another remainder modulo 16.
+ * unused; one row more and one less; and 16 random sizes, each with another
+ * remainder modulo 16.
  */
 enum { SPC__SIZES = 20 };
 
@@ -38,8 +39,8 @@ spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
                              const spc_conv *conv, spc_error *error);
 
 /*
- * Makes two sets for a layer that is given both: most outputs, and all but the
- * first tile of them, see no input. The caller frees them.
+ * Makes two sets for a layer with two given sets. Most outputs see no input: no
+ * output after the first tile does. The caller frees them.
  */
 spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
                             const spc_conv *conv, spc_error *error);

@@ -90,7 +90,7 @@ static float sign_of(spc__random *random)
     return spc__random_u64(random) >> 63 ? -1 : 1;
 }
 
-/* 1 to `most`, of either sign. */
+/* Returns 1 to `most`, with a random sign. */
 static float draw_small(int most, spc__random *random)
 {
     float sign = sign_of(random);
@@ -98,7 +98,7 @@ static float draw_small(int most, spc__random *random)
     return sign * (float)(1 + spc__random_below(random, (uint32_t)most));
 }
 
-/* 1 or 3. */
+/* Returns 1 or 3, with a random sign. */
 static float draw_narrow(spc__random *random)
 {
     float sign = sign_of(random);
@@ -106,7 +106,7 @@ static float draw_narrow(spc__random *random)
     return sign * (float)(1 + 2 * spc__random_below(random, 2));
 }
 
-/* Odd, of exactly `bits` bits. */
+/* Returns an odd number of exactly `bits` bits. */
 static float draw_wide(int bits, spc__random *random)
 {
     float sign = sign_of(random);
@@ -120,17 +120,17 @@ static float draw_real(spc__random *random)
     return (float)(2 * spc__random_unit(random) - 1);
 }
 
-/* ---- what a layer allows ------------------------------------------------- */
+/* ---- ranges of a layer --------------------------------------------------- */
 
 typedef struct style {
     int most;          /* COUNT: the largest integer */
-    int bits;          /* WIDE: of wide values */
+    int bits;          /* WIDE: bits of wide values */
     int period;        /* WIDE: in each period, channel 0 has wide inputs and
                           channel 1 wide weights */
     bool whole;        /* WIDE: the lowest is the even one of i8 */
     bool ones;         /* WIDE: no wide values; narrow ones are 1 */
     int of;            /* COUNT and WIDE: one weight in `of` is not zero */
-    float in, weights; /* the units */
+    float in, weights; /* units of inputs and weights */
 } style;
 
 static double longest_sum(const spc_conv *conv)
@@ -208,7 +208,7 @@ bool spc__dataset_is_for(const spc_conv *conv, spc__dataset dataset)
 
 /* ---- scales of whole numbers --------------------------------------------- */
 
-/* The mean square of a product of a data set, in units. */
+/* Returns the mean square of a product of a data set, in units. */
 static double mean_square(const style *s, spc__dataset dataset)
 {
     double wide = ldexp(1, 2 * s->bits - 2) * 7 / 3,
@@ -226,7 +226,7 @@ static double power_of_two_from(double value)
     return exp2(ceil(log2(value)));
 }
 
-/* The unit of sums and of the bias. */
+/* Returns the unit of sums and of the bias. */
 static float unit_of(const spc_conv *conv, const style *s,
                      const spc_scales *scales)
 {
@@ -311,8 +311,8 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__dataset dataset,
 }
 
 /*
- * Makes one value in `of` zero, of either sign; or all but one. Draws from a
- * copy of the generator, so that later draws do not depend on it.
+ * Makes one value in `of` zero, with a random sign; or all but one. Uses a copy
+ * of the generator, so that later numbers do not depend on this function.
  */
 static void draw_zeros(float *values, int64_t n, uint32_t of, bool but_one,
                        const spc__random *random)
@@ -354,7 +354,7 @@ static void keep_few(float *values, int64_t n, int keep, spc__random *random)
     }
 }
 
-/* Makes weights zero that sums of 11 bits have no room for. */
+/* Makes those weights zero that would overflow sums of 11 bits. */
 static void thin_weights(float *out, const spc_conv *conv, spc__dataset dataset,
                          const style *s, spc__random *random)
 {
@@ -431,8 +431,8 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__dataset dataset,
 }
 
 /*
- * The range of powers of two of the real draw's scales: as large as that of
- * folded norms, where results stay within their type.
+ * The range of powers of two of the real data's scales: as large as that of
+ * folded norms, if results stay within their type.
  */
 static int scale_powers(const spc_conv *conv)
 {
@@ -549,7 +549,7 @@ int spc__draw_huge(const spc_conv *conv, double largest)
 
     if (!has_ends(conv))
         return 0;
-    if (sums_in_half(conv)) /* partial sums must not be infinite either */
+    if (sums_in_half(conv)) /* partial sums must be finite too */
         largest = fmax(largest, halves_below);
     if (half)
         return (int)fmin(14, floor(log2(60000 / fmax(largest, 1))));

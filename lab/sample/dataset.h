@@ -14,7 +14,7 @@
 
 /* dataset.c explains the purpose of each. */
 typedef enum spc__dataset {
-    SPC__COUNT, /* small integers: every product counts */
+    SPC__COUNT, /* small integers: every product changes the sum */
     SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
     SPC__FULL,  /* numbers of all bits; for i8, the largest sums */
     SPC__REAL,  /* uniform in [-1, 1) */
@@ -33,7 +33,7 @@ void spc__draw_scales(spc_scales *out, const spc_conv *conv,
                       spc__dataset dataset);
 
 /*
- * Draws values that the layer's type holds: inputs [rows][cin], canonical
+ * Generates values that the layer's type holds: inputs [rows][cin], canonical
  * weights [cout][K][cin / groups], bias and scale [cout]; and a residual
  * [rows][cout] in the type of the outputs.
  */
@@ -43,15 +43,15 @@ void spc__draw_weights(float *out, const spc_conv *conv, spc__dataset dataset,
                        spc__random *random);
 /*
  * Makes a third of some values of COUNT zero, of either sign; or (`few`) all
- * but a few of those that an output sees, so that the rest may be large. Some
- * rows are all zeros.
+ * but a few of the values that an output sees, so that the rest may be large.
+ * Some rows are all zeros.
  */
 void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
                        int columns, bool few, const spc__random *random);
 /*
  * Draws the operands of a WGRAD: x [rows in][cin] and dy [rows out][cout]; the
- * first (`wide` 0) or the second (1) has the wide values of WIDE. And an
- * existing gradient, [rows][cout].
+ * first (`wide` 0) or the second (1) has the wide values of WIDE. Also
+ * generates an existing gradient, [rows][cout].
  */
 void spc__draw_pair(float *x, float *dy, const spc_conv *conv,
                     spc__dataset dataset, int64_t rows_in, int64_t rows_out,
@@ -60,7 +60,7 @@ void spc__draw_gradient(float *out, const spc_conv *conv, spc__dataset dataset,
                         int64_t rows, spc__random *random);
 /*
  * Turns the weights [cout][K][cin / groups] of a DGRAD into those of its layer,
- * whose outputs are the gradient's inputs: also canonical, and mirrored where
+ * whose outputs are the gradient's inputs: in canonical order, and mirrored if
  * the offsets are.
  */
 void spc__layer_weights(float *out, const float *weights, const spc_conv *conv);

@@ -12,8 +12,8 @@ enum { UNITS_PER_THREAD = 16, BLOCKS_PER_PROCESSOR = 4 };
 
 struct spc__digester {
     spc_ctx *ctx;
-    spc__kernel *kernel; /* NULL: on the host */
-    unsigned *sums;      /* on the device, two for each */
+    spc__kernel *kernel; /* NULL: digests are computed on the host */
+    unsigned *sums;      /* results on the device, two for each array */
     uint64_t at_host[SPC__DIGESTS_MAX];
     int count;
 };
@@ -143,7 +143,7 @@ spc_status spc__digester_add(spc__digester *d, const void *data, size_t bytes)
                          "more than %d digests at once", SPC__DIGESTS_MAX);
     if (d->kernel == NULL)
         return add_at_host(d, data, bytes);
-    /* Each array has sums of its own, so that nothing waits until the end. */
+    /* Each array has its own sums, so that nothing waits before the end. */
     args.sums = d->sums + 2 * d->count++;
     args.blocks = blocks_for(d->ctx, args.units);
     spc__launch launch = {.grid_x = (unsigned)args.blocks,

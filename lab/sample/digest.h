@@ -5,7 +5,7 @@
 
 #include "context/ctx.h"
 
-enum { SPC__DIGESTS_MAX = 320 }; /* that may be enqueued at once */
+enum { SPC__DIGESTS_MAX = 320 }; /* most digests that may be enqueued at once */
 
 /*
  * Digests count in pairs of bytes: an odd number of them on a device is
@@ -13,7 +13,7 @@ enum { SPC__DIGESTS_MAX = 320 }; /* that may be enqueued at once */
  */
 enum { SPC__DIGEST_PAD = 0xff };
 
-/* The result of the kernels, computed on the host. */
+/* Computes the result of the kernels on the host. */
 uint64_t spc__digest_host(const void *data, size_t bytes);
 
 typedef struct spc__digester spc__digester;

@@ -122,7 +122,7 @@ void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
         spc__parallel_for(rows, threads, finish_row, &f);
 }
 
-/* The slack of a result; 0 if it is exact. */
+/* Returns the slack of a result; 0 if it is exact. */
 static float slack_of(const spc_conv *conv, bool is_exact,
                       const spc__bounded *result)
 {

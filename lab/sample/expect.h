@@ -24,11 +24,12 @@ spc_status spc__expect(double *reference, float *tolerance,
 void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
                        int64_t rows, const spc__values *values, int threads);
 
-/* The same for sums of the data set FULL, into `out`; there always is slack. */
+/* The same for sums of the data set FULL, into `out`; the slack is never
+ * NULL. */
 void spc__finish_full(float *out, float *slack, const spc_conv *conv,
                       int64_t rows, const double *sums,
                       const spc__values *values);
-/* The slack of a layer without an epilogue. */
+/* Computes the slack of a layer without an epilogue. */
 float spc__full_slack(const spc_conv *conv, double sum);
 
 #endif

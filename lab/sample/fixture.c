@@ -161,7 +161,7 @@ static spc_status digest_weights(const spc__fixture *fixture, uint64_t *digests)
     size_t zone = fixture->guards.zone_bytes[false];
     spc_status status = spc__digester_begin(fixture->digester);
 
-    /* Draws without weights must compare as equal. */
+    /* Data sets without weights must compare as equal. */
     memset(digests, 0, sizeof(fixture->weights_digest));
     for (int d = 0; d < SPC__DATASETS && status == SPC_OK; d++) {
         const spc__guarded *of = &fixture->weights[d];
@@ -223,7 +223,7 @@ static spc_status upload_layout(spc__fixture *fixture, spc__dataset dataset,
     return status;
 }
 
-/* Uploads the weights of each draw in the caller's layout. */
+/* Uploads the weights of each data set in the caller's layout. */
 static spc_status upload_weights(spc__fixture *fixture)
 {
     const spc__sample *sample = fixture->sample;
@@ -404,7 +404,7 @@ void spc__fixture_free(spc__fixture *fixture)
 
 /* ---- a candidate --------------------------------------------------------- */
 
-/* The rows that a linear layer runs on. */
+/* Returns the rows on which a linear layer runs. */
 static int64_t linear_rows(const spc__fixture *fixture, int s)
 {
     return s == fixture->counted && fixture->count != NULL

@@ -33,7 +33,7 @@ typedef struct spc__fixture {
     spc__random offsets;
     spc__guards guards;
     uint64_t zone_digest[2];           /* by is_far */
-    spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
+    spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL for a linear layer */
     /*
      * An awkward scene has one array for all data sets, so that a kernel that
      * remembers results by address is found; `loaded` is the data set in it.
@@ -69,12 +69,13 @@ typedef struct spc__fixture {
      */
     spc_map *spare;
     int32_t *spare_coords, *spare_count;
-    int64_t spare_capacity; /* rows of results */
+    int64_t spare_capacity; /* in rows of the results */
     void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
-    int rights[SPC__SAMPLE_SCENES]; /* number so far; the latest are kept */
+    int rights[SPC__SAMPLE_SCENES]; /* number of results so far; the latest are
+                                     * kept */
     spc__large *large[SPC__LARGES]; /* NULL: not made yet */
-    /* Frees one of them; set by who makes it (large.c). */
+    /* Frees a large scene; large.c sets it. */
     void (*free_large)(spc__large *large, const struct spc__fixture *fixture);
 } spc__fixture;
 
@@ -96,14 +97,14 @@ spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture,
 
 /*
  * Builds the map with spare capacity, if the layer can have one, and reserves
- * the arrays of its scenes before anything is placed there.
+ * the arrays of its scenes before data is placed there.
  */
 spc_status spc__fixture_build_spare(spc__fixture *fixture);
 void spc__fixture_free_spare(spc__fixture *fixture);
 /*
- * Lists the awkward scenes that it takes, first few rows, then many, then few
- * again. Leaves out those that exceed the room of the largest. Returns their
- * number.
+ * Lists the awkward scenes that fit this map, first few rows, then many, then
+ * few again. Leaves out scenes that exceed the capacity for the largest.
+ * Returns their number.
  */
 enum { SPC__SPARE_SCENES = 4 };
 int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES],

@@ -17,8 +17,8 @@
 typedef struct builder {
     const spc__fixture *fixture;
     const spc_geometry *geometry;
-    int32_t *coords; /* on the device */
-    int64_t rows;    /* of them */
+    int32_t *coords; /* coordinates on the device */
+    int64_t rows;    /* number of coordinates */
     spc_coords *scene, *other;
     spc_map *map;
 } builder;
@@ -43,7 +43,7 @@ static spc_status check(const spc__fixture *fixture, int64_t capacity)
     return SPC_OK;
 }
 
-/* The halo of the kernel. */
+/* Returns the halo of the kernel. */
 static int halo_of(const spc_geometry *g)
 {
     int64_t low[3], high[3], halo = 8;
@@ -106,7 +106,8 @@ static spc_status build_map(builder *r)
     return status == SPC_OK ? spc_map_check(r->map, NULL) : status;
 }
 
-/* Exchanges the exact map for one with room; on failure the exact one stays. */
+/* Replaces the exact map by a map with spare capacity; on failure the exact map
+ * stays. */
 static spc_status replace_map(spc__fixture *fixture, int64_t capacity)
 {
     builder r = {.fixture = fixture,
@@ -186,8 +187,9 @@ static bool has_spare(const spc__fixture *fixture)
 }
 
 /*
- * The scene with most rows on both sides together. A shape may leave fewer rows
- * on the borders of a scene than on those of a smaller one.
+ * Finds the scene with the most rows of inputs and outputs together. A shape
+ * may leave fewer rows on the borders of a scene than on those of a smaller
+ * one.
  */
 static int largest_of(const spc__fixture *fixture, const int *scenes, int count)
 {
@@ -218,8 +220,8 @@ static int leave_fitting(const spc__fixture *fixture, int *scenes, int count)
 }
 
 /*
- * The first two scenes have one tile each, so state that is kept from one tile
- * meets the other in any order of tiles. An emulation has no time for two more
+ * The first two scenes have one tile each, so state kept from one tile affects
+ * the other in any order of tiles. An emulation has no time for two more
  * scenes.
  */
 int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES],
@@ -301,8 +303,7 @@ void spc__fixture_free_spare(spc__fixture *fixture)
     fixture->spare_coords = fixture->spare_count = NULL;
 }
 
-/* Exchanges the map of scene s and the spare one; a second call restores
- * both. */
+/* Swaps the map of scene s and the spare map; a second call restores both. */
 static void swap_spare(spc__fixture *fixture, int s)
 {
     spc_map *map = fixture->maps[s];

@@ -88,7 +88,7 @@ static unsigned char of_inputs(const element *e)
     return SPC__ODD_RIGHT;
 }
 
-/* The sum of products with infinities: 0, an infinity, or NaN. */
+/* Returns the sum of products with infinities: 0, an infinity, or NaN. */
 static float infinite_sum(const element *e, const float *weights)
 {
     const spc_conv *conv = e->conv;
@@ -151,7 +151,7 @@ static unsigned char of_others(const element *e)
                                                  : SPC__ODD_RIGHT_OR_NONE;
 }
 
-/* ---- all of them --------------------------------------------------------- */
+/* ---- expectations ------------------------------------------------------- */
 
 void spc__odd_expect(unsigned char *out, const spc_conv *conv, spc__odd odd,
                      const spc_relation *relation, const float *weights,

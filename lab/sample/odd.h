@@ -6,8 +6,8 @@
 #include "lab/oracle/relation.h"
 
 /*
- * Values put into the operands of the data set COUNT, each kind apart from the
- * others.
+ * Values put into the operands of the data set COUNT, each kind in a separate
+ * launch.
  *
  * Sums follow IEEE 754: an output that sees an infinity is infinite, or NaN if
  * it also meets an infinity of the other sign or a weight of zero. A kernel may
@@ -21,11 +21,12 @@ typedef enum spc__odd {
     SPC__ODDS
 } spc__odd;
 
-/* The expected value of an element. */
+/* The expectation for an element. */
 enum {
-    SPC__ODD_RIGHT,         /* as without such operands */
-    SPC__ODD_RIGHT_OR_NONE, /* that or NaN: it does not see the weight, but
-                               may be multiplied by it as by zero */
+    SPC__ODD_RIGHT,         /* the same value as without such operands */
+    SPC__ODD_RIGHT_OR_NONE, /* the same value or NaN: the output does not see
+                             * the weight, but a kernel may multiply it by
+                             * zero */
     SPC__ODD_NONE,          /* NaN */
     SPC__ODD_PLUS,          /* infinite, or NaN */
     SPC__ODD_MINUS,
@@ -33,8 +34,8 @@ enum {
 };
 
 /*
- * True if the layer can have such operands. Whole numbers have no NaN, and a
- * gradient of weights sees every row.
+ * True if the layer can be tested with such operands. Whole numbers have no
+ * NaN, and a gradient of weights sees every row.
  */
 bool spc__odd_is_for(const spc_conv *conv);
 
@@ -45,9 +46,9 @@ bool spc__odd_is_for(const spc_conv *conv);
 bool spc__odd_marks(int64_t row, int64_t rows);
 
 /*
- * The value of element (row, column) of inputs if some are infinite; 0 leaves
- * it unchanged. One column of a marked row, or all if each output sees only
- * some.
+ * Returns the infinity for element (row, column) of the inputs, or 0 to leave
+ * it unchanged. Changes one column of a marked row, or all columns if each
+ * output sees only some.
  */
 float spc__odd_infinite(const spc_conv *conv, int64_t row, int64_t rows,
                         int column);

@@ -19,20 +19,21 @@
 
 enum {
     SPC__SCENES_MAX = 16,
-    SPC__ODD_SIZES = SPC__SIZES + 1, /* one more, whose outputs see no input */
+    SPC__ODD_SIZES = SPC__SIZES + 1, /* one more scene, whose outputs see no
+                                      * input */
     SPC__ODD_SCENES = SPC__AWKWARD + SPC__ODD_SIZES,
     SPC__SAMPLE_SCENES = SPC__SCENES_MAX + SPC__ODD_SCENES
 };
 
 typedef struct spc__sample_scene {
     int64_t rows_in, rows_out, pairs;
-    int64_t rows_read; /* inputs read by some pair */
-    int offsets_used;  /* offsets used by some pair */
+    int64_t rows_read; /* number of inputs that some pair reads */
+    int offsets_used;  /* number of offsets that some pair uses */
     const char *name;
-    int64_t voxels;        /* voxels of the scene: the inputs, or those of
-                              the layer that an inverse one inverts */
+    int64_t voxels;        /* voxels of the scene: the inputs of the layer, or
+                            * of the layer that an inverse layer inverts */
     const int32_t *coords; /* [voxels][4] */
-    /* The second set of a layer that is given both, unless it is drawn. */
+    /* The second set of a layer with two given sets, unless it is generated. */
     const int32_t *given; /* [given_voxels][4], or NULL */
     int64_t given_voxels;
     /*
@@ -43,10 +44,10 @@ typedef struct spc__sample_scene {
     const void *residual[SPC__DATASETS];
     /*
      * The expected results: exact for the data sets of integers, in the
-     * device's layout; NULL for a data set that the scene has not.
+     * device's layout; NULL for a data set that the scene does not have.
      */
     const void *exact[SPC__DATASETS];
-    uint64_t digest[SPC__DATASETS]; /* of `exact` */
+    uint64_t digest[SPC__DATASETS]; /* digests of `exact` */
     /*
      * [rows_out][cout], the tolerance for rounding in an epilogue; NULL if
      * nothing is rounded.
@@ -57,7 +58,7 @@ typedef struct spc__sample_scene {
     const float *tolerance;  /* [rows_out][cout] */
     /*
      * The expected results of operands that are NaN (odd.h), [rows_out][cout]
-     * each: of one awkward scene, if the layer can have them.
+     * each: on one awkward scene, if the layer can be tested with them.
      */
     const unsigned char *odd[SPC__ODDS];
 } spc__sample_scene;
@@ -67,10 +68,11 @@ typedef struct spc__sample {
     uint64_t seed;
     const void *weights[SPC__DATASETS]; /* canonical, the layer's type */
     const float *bias[SPC__DATASETS];   /* [cout]; NULL without a bias */
-    const float *scale[SPC__DATASETS];  /* as the bias */
-    spc_scales scales[SPC__DATASETS];   /* of tensors of i8 */
+    const float *scale[SPC__DATASETS];  /* scale, like the bias */
+    spc_scales scales[SPC__DATASETS];   /* scales of tensors of i8 */
     int given;                       /* the caller's scenes, which come first */
-    int scene_count;                 /* including the awkward ones */
+    int scene_count;                 /* number of scenes, including the awkward
+                                      * ones */
     spc__sample_scene scenes[SPC__SAMPLE_SCENES];
     int fd;
     void *memory;
@@ -80,8 +82,9 @@ typedef struct spc__sample {
 /* A scene with the layer's relation. */
 typedef struct spc__sample_source {
     const spc_scene *scene;
-    const spc_relation *relation; /* NULL: found here */
-    const spc_scene *given;       /* NULL: drawn, if the layer has such a set */
+    const spc_relation *relation; /* NULL: the sample computes it */
+    const spc_scene *given;       /* NULL: the sample generates it, if the layer
+                                   * has such a set */
 } spc__sample_source;
 
 typedef struct spc__sample_options {
@@ -90,11 +93,11 @@ typedef struct spc__sample_options {
     bool judges;
     int threads;
     const volatile int *cancel; /* may be NULL; once set: SPC_EINTERRUPTED */
-    int sizes; /* how many of the SPC__SIZES scenes, if it judges: the first,
-                  and others by the seed */
+    int sizes; /* number of the SPC__SIZES scenes: the first, and others that
+                * the seed selects */
 } spc__sample_options;
 
-/* The number that an emulation has time for. */
+/* The number of such scenes for an emulation. */
 enum { SPC__FEW_SIZES = 3 };
 
 /* SPC_EINVAL for a scene without voxels, which cannot be measured. */
@@ -105,7 +108,7 @@ spc_status spc__scenes_check(const spc_scene *const *scenes, int count,
                              spc_error *error);
 
 /*
- * Draws all data and asks the oracle. The caller releases *out even after a
+ * Generates all data and asks the oracle. The caller releases *out even after a
  * failure.
  */
 spc_status spc__sample_init(spc__sample *out, const spc_conv *conv,
@@ -121,26 +124,27 @@ spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error);
 
 void spc__sample_release(spc__sample *sample);
 
-/* The layer's work on scene `s`, from which its floor is computed. */
+/* Returns the layer's work on scene `s`, from which its floor is computed. */
 spc__work spc__sample_work(const spc__sample *sample, int s);
 
-/* The results on scene `s` as an operand. */
+/* Returns the results on scene `s` as an operand. */
 spc__operand spc__sample_out(const spc__sample *sample, int s);
 
 /* True if scene `s` has data of this data set. */
 bool spc__sample_has(const spc__sample *sample, int s, spc__dataset dataset);
 
-/* True if the scene has only one data set, to test its number of rows. */
+/* True if the scene has only one data set, as it tests its number of rows. */
 bool spc__sample_is_size(const spc__sample *sample, int s);
 
 /*
- * The worst element of a result on scene `s`. The result is wrong if its error
- * is more than 1; it is infinite for a data set of integers that is exact.
+ * Finds the worst element of a result on scene `s`. The result is wrong if its
+ * error is more than 1; it is infinite for a data set of integers that is
+ * exact.
  */
 spc__worst spc__sample_compare(const spc__sample *sample, int s,
                                spc__dataset dataset, const void *out);
 
-/* Element `i` of it, right or wrong. */
+/* Returns element `i` of the result, correct or not. */
 spc__worst spc__sample_element(const spc__sample *sample, int s,
                                spc__dataset dataset, const void *out,
                                int64_t i);

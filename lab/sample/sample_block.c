@@ -2,10 +2,10 @@
 /*
  * sample_block.c - the layout of a sample's memory block.
  *
- * An awkward scene has two data sets of integers, and two have the full range:
- * the faults that it finds do not depend on rounding. A given scene has the
- * wide and the real data set. It has the counting one only where no other is
- * certain to find a lost product: if results have fewer bits than sums.
+ * An awkward scene has two data sets of integers, and two of them also have
+ * FULL: the faults that these scenes find do not depend on rounding. A given
+ * scene has the data sets WIDE and REAL. It has COUNT only if no other data set
+ * is certain to find a lost product: if results have fewer bits than sums.
  */
 #include "lab/sample/sample_block.h"
 
@@ -36,8 +36,8 @@ static size_t reserve(size_t *end, size_t bytes)
     return at;
 }
 
-/* True if scene s has this data set. Each draw is only where it finds faults
- * that others do not, as all are uploaded and run. */
+/* True if scene s has this data set. Each scene has only data sets that find
+ * faults which others miss, as all are uploaded and run. */
 static bool is_drawn(const spc__sample_header *header, int s, bool judges,
                      spc__dataset dataset)
 {
@@ -58,7 +58,7 @@ static bool is_drawn(const spc__sample_header *header, int s, bool judges,
            spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
 }
 
-/* Lays out the drawn arrays of a scene and their expected results. */
+/* Lays out the generated arrays of a scene and their expected results. */
 static void lay_out_dataset(spc__sample_header *header, int s,
                             spc__dataset dataset, const spc__operand *all,
                             size_t *end)
@@ -199,7 +199,7 @@ void spc__sample_block_see(spc__sample *out)
     }
 }
 
-/* Maps the block; shared, as a worker maps it too. */
+/* Maps the block as shared memory, since a worker maps it too. */
 static spc_status map_block(spc__sample *out, size_t bytes, int protection,
                             spc_error *error)
 {
@@ -285,8 +285,8 @@ void spc__sample_release(spc__sample *sample)
 {
     if (sample->memory != NULL)
         munmap(sample->memory, sample->bytes);
-    /* A sample of zeros, which was never opened, has descriptor 0: that is the
-     * standard input and stays open. */
+    /* A zeroed sample that was never opened has descriptor 0, the standard
+     * input, which must stay open. */
     if (sample->fd > 0)
         close(sample->fd);
     memset(sample, 0, sizeof(*sample));

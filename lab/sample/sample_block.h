@@ -11,8 +11,8 @@
  */
 typedef struct spc__sample_header {
     char magic[16];
-    spc_conv conv;  /* its list of offsets is at `offsets` */
-    size_t offsets; /* of a layer without a list 0 */
+    spc_conv conv;  /* the layer; its list of offsets is at `offsets` */
+    size_t offsets; /* 0 for a layer without a list */
     uint64_t seed;
     int given, scene_count;
     size_t weights[SPC__DATASETS], bias[SPC__DATASETS], scale[SPC__DATASETS];
@@ -32,10 +32,10 @@ typedef struct spc__sample_header {
 /* A sample while it is being made. */
 typedef struct spc__sample_maker {
     spc__sample *sample;
-    spc__sample_header *header; /* in the block */
+    spc__sample_header *header; /* the header in the block */
     const spc__sample_options *options;
     spc__random random;
-    float *weights[SPC__DATASETS]; /* in the oracle's layout */
+    float *weights[SPC__DATASETS]; /* weights in the oracle's layout */
     spc_error *error;
 } spc__sample_maker;
 
@@ -50,7 +50,7 @@ spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
 void spc__sample_block_see(spc__sample *out);
 
 /*
- * Draws the data of all scenes, and asks the oracle for the results
+ * Generates the data of all scenes, and asks the oracle for the results
  * (sample_fill.c).
  */
 spc_status spc__sample_fill(spc__sample_maker *m,

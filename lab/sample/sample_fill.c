@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_fill.c - draws the data of a sample, encodes it in the device's
+ * sample_fill.c - generates the data of a sample, encodes it in the device's
  * layout, and computes the expected results.
  */
 #include "lab/sample/sample_block.h"
@@ -23,7 +23,8 @@
 /* ---- data ---------------------------------------------------------------- */
 
 /*
- * In the device's layout, where the weights of a DGRAD are those of its layer.
+ * Encodes in the device's layout, where the weights of a DGRAD are those of its
+ * layer.
  */
 static spc_status encode_weights(spc__sample_maker *m, int d,
                                  const spc__operand *operand)
@@ -36,7 +37,7 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
         spc__encode_rows(to, operand, m->weights[d]);
         return SPC_OK;
     }
-    /* As floats: the type has at least a byte an element. */
+    /* Returns the array as floats. */
     if ((mirrored = malloc(operand->dense_bytes * 4)) == NULL)
         return spc__fail_memory(m->error, operand->dense_bytes * 4);
     spc__layer_weights(mirrored, m->weights[d], conv);
@@ -45,8 +46,8 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
     return SPC_OK;
 }
 
-/* Draws weights and vectors of each data set. The real numbers are kept for the
- * oracle, beside their stored form. */
+/* Generates weights and vectors of each data set. The oracle needs the real
+ * numbers in addition to their stored form. */
 static spc_status draw_weights(spc__sample_maker *m)
 {
     const spc_conv *conv = &m->sample->conv;
@@ -119,7 +120,7 @@ static spc_status expect_full_gradient(spc__sample_maker *m, float *sums,
     return status;
 }
 
-/* The exact result of the layer or of its gradient. */
+/* Computes the exact result of the layer or of its gradient. */
 static spc_status sum_exact(spc__sample_maker *m, float *sums, float *slack,
                             const spc__seen *seen, int64_t rows,
                             const spc__values *values)
@@ -192,8 +193,8 @@ static spc_status largest_sum(spc__sample_maker *m, int s,
     spc_status status = spc__oracle_exact(
         sums, conv, seen, scene->rows_out, in, m->weights[SPC__COUNT], NULL,
         m->options->threads, m->options->cancel, m->error);
-    /* In floats: GCC 12 for aarch64 fails to compile the maximum of doubles
-     * that are converted from floats. */
+    /* Computes in floats, as GCC 12 for aarch64 fails to compile the maximum of
+     * doubles that are converted from floats. */
     float most = 0;
     for (size_t i = 0; i < n && status == SPC_OK; i++)
         most = fmaxf(most, fabsf(sums[i]));
@@ -202,7 +203,7 @@ static spc_status largest_sum(spc__sample_maker *m, int s,
     return status;
 }
 
-/* Three of the scenes of sizes have zeros, and three have none. */
+/* Three of the size scenes have zeros, and three have no zeros. */
 static void thin_inputs(spc__sample_maker *m, int s, float *in, float *gradient)
 {
     const spc__sample_scene *scene = &m->sample->scenes[s];
@@ -224,9 +225,9 @@ static void scale(float *values, int64_t n, int power)
 }
 
 /*
- * Scales COUNT on the scenes of sizes: unchanged, tiny and huge alternate; huge
- * inputs are larger still if zeros leave few of them. fp16 residuals (NULL:
- * none) are then as huge.
+ * Scales COUNT on the size scenes: unchanged, tiny and huge alternate. Huge
+ * inputs are even larger if only a few are not zero. fp16 residuals (NULL:
+ * none) are then equally huge.
  */
 static spc_status scale_arrays(spc__sample_maker *m, int s,
                                const spc__seen *seen, float *in,
@@ -252,7 +253,7 @@ static spc_status scale_arrays(spc__sample_maker *m, int s,
     return SPC_OK;
 }
 
-/* Draws the arrays of a scene, and computes the expected results. */
+/* Generates the arrays of a scene, and computes the expected results. */
 static spc_status fill_arrays(spc__sample_maker *m, int s, spc__dataset dataset,
                               const spc__seen *seen, float *in, float *residual)
 {
@@ -297,7 +298,7 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__dataset dataset,
                        m->options->threads, m->options->cancel, m->error);
 }
 
-/* Draws the arrays of a scene and computes their results. */
+/* Generates the arrays of a scene and computes their results. */
 static spc_status fill_dataset(spc__sample_maker *m, int s,
                                spc__dataset dataset, const spc__seen *seen)
 {
@@ -369,8 +370,8 @@ static spc_status fill_scene(spc__sample_maker *m, int s,
 spc_status spc__sample_fill(spc__sample_maker *m,
                             const spc__sample_source *sources, int count)
 {
-    /* One stream of numbers for all, in a fixed order: a seed gives the same
-     * sample again, so that a reported failure can be repeated. */
+    /* All arrays use one stream of random numbers in a fixed order, so a seed
+     * gives the same sample again and a reported failure can be repeated. */
     spc__random_init(&m->random, m->options->seed);
     spc_status status = draw_weights(m);
 

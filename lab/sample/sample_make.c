@@ -45,7 +45,7 @@ static spc_status make(spc__sample_maker *m, const spc_conv *conv,
     return status;
 }
 
-/* The scenes of a sample, and those parts that its maker frees. */
+/* The scenes of a sample, and the parts that its maker frees. */
 typedef struct sources {
     spc__sample_source all[SPC__SAMPLE_SCENES];
     int count;
@@ -76,15 +76,15 @@ static spc_status relate(sources *from, const spc_conv *conv,
 }
 
 /*
- * The i-th size of a sample: the first, then consecutive ones from a start
- * drawn by the seed.
+ * Returns the i-th size of a sample: the first, then consecutive sizes from a
+ * random start.
  */
 static int size_of(int i, uint64_t seed)
 {
     return i == 0 ? 0 : 1 + (int)(((uint64_t)i - 1 + seed) % (SPC__SIZES - 1));
 }
 
-/* Adds the awkward scenes, and some of odd sizes. */
+/* Adds the awkward scenes, and some of the size scenes. */
 static spc_status add_awkward(sources *from, const spc_conv *conv,
                               const spc__sample_options *options,
                               spc_error *error)

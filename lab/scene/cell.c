@@ -12,7 +12,8 @@ int spc__cell_bytes(spc__cell type)
     return bytes[type];
 }
 
-/* The value of a binary number whose bytes are in order already. */
+/* Returns the value of a binary number whose bytes are already in this
+ * machine's order. */
 static double decode(spc__cell type, uint64_t bits)
 {
     uint32_t low = (uint32_t)bits;

@@ -21,7 +21,8 @@ typedef enum spc__cell {
 
 int spc__cell_bytes(spc__cell type);
 
-/* The number at `at`, at any alignment. Whole numbers beyond 2^53 are rounded.
+/* Returns the number at `at`, which may be unaligned. Whole numbers beyond 2^53
+ * are rounded.
  */
 double spc__cell_read(spc__cell type, const char *at, bool is_big_endian);
 

@@ -9,14 +9,15 @@
 typedef struct spc__lines {
     const char *path;
     const char *start, *at, *end; /* the text, and the read position */
-    int64_t line;                 /* that was taken last, from 1 */
+    int64_t line;                 /* number of the last line, from 1 */
 } spc__lines;
 
-/* Takes the next line, without its end; false behind the last. */
+/* Reads the next line without its end; false after the last line. */
 bool spc__lines_next(spc__lines *lines, spc__span *out);
 
 /* Takes the next word of a line. Words end at blanks, tabs, commas and
- * semicolons; quotes around one are dropped. Empty behind the last. */
+ * semicolons; quotes around a word are dropped. The word is empty after the
+ * last one. */
 spc__span spc__lines_word(spc__span *rest);
 int spc__lines_count(spc__span line);
 
@@ -26,8 +27,8 @@ spc_status spc__lines_numbers(double *out, int most, int64_t count,
                               const spc__lines *lines, spc__span line,
                               spc_error *error);
 
-/* The column of x, y, z (0, 1, 2) of a name in letters of any case; -1: of none
- * of them. */
+/* Returns 0, 1 or 2 for the names x, y and z in either case, and -1 for other
+ * names. */
 int spc__axis_of(spc__span name);
 
 #endif

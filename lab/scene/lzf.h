@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True if `in` is such data, of exactly `out_bytes` when decompressed. Never
- * writes outside `out`, whatever `in` is. */
+/* Returns true if `in` is valid and has exactly `out_bytes` when decompressed.
+ * Never writes outside `out`, even for invalid data. */
 bool spc__lzf_decompress(void *out, size_t out_bytes, const void *in,
                          size_t in_bytes);
 
-/* The most bytes that data of `in_bytes` can hold. */
+/* Returns the most bytes to which `in_bytes` can decompress. */
 size_t spc__lzf_most(size_t in_bytes);
 
 #endif

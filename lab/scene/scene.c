@@ -29,7 +29,7 @@ spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
     if (status != SPC_OK)
         return status;
 
-    /* Doubled, so that pushing n voxels copies O(n) of them. */
+    /* Doubles the capacity, so that pushing n voxels copies O(n) of them. */
     int64_t capacity = voxels->capacity * 2;
     if (capacity < wanted)
         capacity = wanted;
@@ -70,15 +70,16 @@ static spc_status fail_range(const double point[3], const double size[3],
                      floor(point[axis] / size[axis]), size[axis]);
 }
 
-/* In float, and in this order of operations, as networks were trained. */
+/* Computes in float and in this order of operations, like the code with which
+ * networks were trained. */
 static bool cell_of(int32_t out[3], const double point[3],
                     const spc__grid *grid)
 {
     for (int axis = 0; axis < 3; axis++) {
         float cell =
             floorf(((float)point[axis] - grid->low[axis]) / grid->size[axis]);
-        /* Written so that NaN is outside as well; and a conversion of a float
-         * that does not fit is undefined, so it comes after this test. */
+        /* NaN fails this test too. The conversion comes after the test, as
+         * converting a float that does not fit is undefined. */
         if (!(cell >= 0 && cell < (float)grid->cells[axis]))
             return false;
         out[axis] = (int32_t)cell;
@@ -177,8 +178,8 @@ typedef struct key_layout {
     int total;
 } key_layout;
 
-/* The bits that each field needs in a sort key: the fewer, the fewer passes the
- * radix sort takes. */
+/* The bits that each field needs in a sort key: fewer bits need fewer passes of
+ * the radix sort. */
 static key_layout layout_of(const spc__voxels *voxels)
 {
     key_layout layout = {{0}, {0}, 0};
@@ -268,11 +269,12 @@ static spc_status sort_packed(spc__voxels *voxels, const key_layout *layout,
 
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
 {
-    /* The test is one pass, and the sort at least three. */
+    /* Tests first whether the rows are sorted: the test is one pass, the sort
+     * at least three. */
     if (is_ascending(voxels))
         return SPC_OK;
     key_layout layout = layout_of(voxels);
-    /* Four full fields have 128 bits: such a set is sorted the slow way. */
+    /* Four full fields have 128 bits; qsort() sorts such a set. */
     if (layout.total <= 64)
         return sort_packed(voxels, &layout, error);
     qsort(voxels->at, (size_t)voxels->count, 4 * sizeof(int32_t), compare_rows);

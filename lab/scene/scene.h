@@ -17,8 +17,8 @@
 #include "spc/lab.h"
 
 /*
- * A network's rule to turn points into voxels: floor((p - low) / size) in
- * float, as in detectors. Cells outside of 0 to cells - 1 are dropped.
+ * The rule by which a network turns points into voxels: floor((p - low) / size)
+ * in float, as in detectors. Cells outside of 0 to cells - 1 are dropped.
  */
 typedef struct spc__grid {
     float low[3], size[3];
@@ -30,8 +30,8 @@ typedef struct spc__voxels {
     int32_t *at;
     int64_t count;
     int64_t capacity;
-    double size[3];        /* of a voxel; 0: no size was given */
-    const spc__grid *grid; /* instead of sizes; may be NULL */
+    double size[3];        /* size of a voxel; 0: not given */
+    const spc__grid *grid; /* grid that replaces sizes; may be NULL */
     spc_scene_info info;
 } spc__voxels;
 
@@ -48,7 +48,7 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
 /* The position of a row in a file, for error messages. */
 typedef struct spc__source_position {
     const char *path;
-    int64_t row;  /* counted from 0 */
+    int64_t row;  /* index from 0 */
     int64_t byte; /* its offset in the file */
 } spc__source_position;
 
@@ -89,9 +89,9 @@ void spc__scene_spec_release(spc__scene_spec *spec);
 
 /* The requirements of a network on its scenes. */
 typedef struct spc__scene_range {
-    const spc__grid *grid; /* of points; may be NULL */
-    const int *shape;      /* [3]; may be NULL */
-    int channels;          /* that rows of files may have; 0: any */
+    const spc__grid *grid; /* grid of points; may be NULL */
+    const int *shape;      /* spatial shape [3]; may be NULL */
+    int channels;          /* columns of file rows; 0: any number */
 } spc__scene_range;
 
 /* Loads the scene of a specification; `range` may be NULL. */
@@ -118,7 +118,7 @@ typedef struct spc__scene_file {
     const char *path;
     const char *data;
     size_t bytes;
-    spc__columns columns; /* as stated by the specification */
+    spc__columns columns; /* columns that the specification states */
     /*
      * Otherwise the likely numbers of columns, the likeliest first; 0 ends the
      * list. Formats that state the number ignore them.
@@ -143,7 +143,7 @@ spc_status spc__scene_read_las(spc__rows *to, const spc__scene_file *file,
 spc_status spc__scene_read_text(spc__rows *to, const spc__scene_file *file,
                                 spc_error *error);
 
-/* Refuses columns that are stated for a format that has names of its own. */
+/* Refuses stated columns for a format that names its columns. */
 spc_status spc__fail_columns(const spc__scene_file *file, spc_error *error);
 
 /*
@@ -166,18 +166,18 @@ spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
 /* The values of a generator's options, in the order of its table. */
 typedef struct spc__scene_values {
     int64_t at[4];
-    bool has_voxel; /* out->size was given by the caller */
+    bool has_voxel; /* the caller gave out->size */
 } spc__scene_values;
 
 /*
- * The sine and cosine of an angle in turns, from +, - and * only, so that every
- * machine gets the same bits, which libm does not promise.
+ * The sine and cosine of an angle in turns, computed only with +, - and *, so
+ * that every machine gets the same bits. libm does not promise this.
  */
 void spc__scene_sincos(double *cosine, double *sine, double turns);
 
 /*
- * Mean 0, deviation 1, at most 3.5: a sum of uniform numbers, for the same
- * reason.
+ * Returns a random number with mean 0, deviation 1 and magnitude at most 3.5: a
+ * sum of uniform numbers, for the same reason.
  */
 double spc__scene_noise(spc__random *random);
 

@@ -54,10 +54,10 @@ spc_status spc__fail_columns(const spc__scene_file *file, spc_error *error)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* The most bytes that a file may have: those of 2^31 - 1 rows of four. */
+/* The largest size of a file: 2^31 - 1 rows of four numbers. */
 static const int64_t most_bytes = (int64_t)SPC__SCENE_MAX_POINTS * 16;
 
-/* Checks that need no byte of the file. */
+/* Makes the checks that do not read the file. */
 static spc_status check_path(const char *path, spc_error *error)
 {
     struct stat facts;
@@ -167,7 +167,7 @@ static spc_status read_int(int32_t *out, double value, int column, double least,
     return SPC_OK;
 }
 
-/* Takes one row as a voxel or as a point. */
+/* Adds one row as a voxel or as a point. */
 static spc_status take_voxel(spc__rows *to, const double *numbers,
                              const spc__source_position *source,
                              spc_error *error)
@@ -191,7 +191,8 @@ static spc_status take_voxel(spc__rows *to, const double *numbers,
     return status;
 }
 
-/* Raw files have KITTI's four numbers, or as many as the network takes. */
+/* Rows of raw files have KITTI's four numbers, or as many as the network
+ * takes. */
 spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
                            int channels, spc_error *error)
 {

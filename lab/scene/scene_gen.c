@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_gen.c - generated scenes: the table of generators, their options, the
- * shell and the uniform one.
+ * shell and the uniform scene.
  *
- * Everything is integers, or doubles through + - * / sqrt and floor, which
- * IEEE 754 defines to the last bit; the build forbids fused multiply-add
- * here. Hence the same specification is the same scene everywhere.
+ * All values are integers, or doubles computed by + - * / sqrt and floor, which
+ * IEEE 754 defines to the last bit; the build forbids fused multiply-add here.
+ * Hence the same specification is the same scene everywhere.
  */
 #include "lab/scene/scene.h"
 
@@ -88,8 +88,8 @@ static bool in_shell(int64_t r, int64_t square)
     return square <= r * r && 4 * square >= inner * inner;
 }
 
-/* A spherical shell. Twice the coordinates are compared, so that the centre of
- * an even cube is a whole number. */
+/* Generates a spherical shell. Twice the coordinates are compared, so that the
+ * centre of an even cube is a whole number. */
 static spc_status shell(spc__voxels *out, const spc__scene_values *values,
                         spc_error *error)
 {
@@ -154,8 +154,8 @@ static uint64_t shuffled(const shuffle *s, uint64_t value)
     return value;
 }
 
-/* Distinct voxels, drawn as the first n of a permutation of all cells: this
- * needs no set of those that were drawn. */
+/* Generates distinct voxels as the first n cells of a permutation of all cells,
+ * so that no set of earlier voxels is needed. */
 static spc_status uniform(spc__voxels *out, const spc__scene_values *values,
                           spc_error *error)
 {
@@ -202,7 +202,7 @@ static const struct generator {
     const char *name;
     spc_status (*run)(spc__voxels *out, const spc__scene_values *values,
                       spc_error *error);
-    /* the default; 0: the generator makes voxels and takes no @VOXEL */
+    /* default voxel size; 0: the generator makes voxels and takes no @VOXEL */
     double voxel;
     int64_t otherwise[MOST_OPTIONS]; /* defaults of the options */
     spc__word options[MOST_OPTIONS + 1];

@@ -5,7 +5,7 @@
  * number, number of returns, classification, then what the format has of GPS
  * time, red, green, blue and near infrared.
  *
- * Compressed files (.laz) are read by laszip, where it was there at configure
+ * Compressed files (.laz) are read by laszip, if it was found at configure
  * time.
  */
 #include "lab/scene/scene.h"
@@ -32,7 +32,8 @@ enum {
     LEAST_HEADER_1_4 = 375
 };
 
-/* By point format: bytes of a record, and where its parts begin; 0: none. */
+/* Bytes of a record and offsets of its parts, by point format; 0: the format
+ * lacks the part. */
 static const struct las_format {
     int bytes, time, colour, infrared;
 } formats[SPC__LAS_FORMATS] = {

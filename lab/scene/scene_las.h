@@ -22,7 +22,7 @@ spc_status spc__las_begin(spc__rows *to, const spc__las *las, spc_error *error);
 spc_status spc__laz_take_points(spc__rows *to, const spc__las *las,
                                 const spc__scene_file *file, spc_error *error);
 
-/* Numbers of a point, and whether GPS time is among them. */
+/* Returns the numbers of a point, and whether they include the GPS time. */
 int spc__las_columns(int format);
 bool spc__las_has_time(int format);
 

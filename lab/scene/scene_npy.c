@@ -25,7 +25,7 @@ static spc_status find_fields(spc__columns *out, const spc__numpy_rows *rows,
                      rows->array->path);
 }
 
-/* The columns if the user names none: four integers are batch, x, y, z. */
+/* Sets the default columns: four integers are batch, x, y, z. */
 static spc_status find_columns(spc__columns *out, const spc__numpy_rows *rows,
                                bool whole, spc_error *error)
 {
@@ -77,7 +77,7 @@ static spc_status choose_columns(spc__columns *out, bool *whole,
     return status;
 }
 
-/* Passes on all rows, as numbers. */
+/* Passes on all rows as numbers. */
 static spc_status take_rows(spc__rows *to, const spc__numpy_rows *rows,
                             const spc__scene_file *file, spc_error *error)
 {

@@ -21,9 +21,9 @@ typedef struct pcd_field {
     char type; /* 'I', 'U' or 'F' */
     int64_t size, count;
     spc__cell cell;
-    int64_t byte; /* in a row */
-    int column;   /* of its first number; -1: not read */
-    int kept;     /* numbers that are read */
+    int64_t byte; /* its offset in a row */
+    int column;   /* column of its first number; -1: not read */
+    int kept;     /* count of numbers that are read */
 } pcd_field;
 
 typedef struct pcd {
@@ -33,7 +33,7 @@ typedef struct pcd {
     int field_count;
     int64_t width, height, points; /* -1: not stated */
     int64_t rows, row_bytes, row_numbers;
-    int columns; /* of a row that is taken */
+    int columns; /* numbers of a row that is passed on */
     bool has_axis[3];
     enum { ASCII, BINARY, COMPRESSED } data;
 } pcd;
@@ -199,7 +199,8 @@ static spc__cell cell_of(char type, int64_t size)
     return SPC__CELL_NONE;
 }
 
-/* Finds the place of each field in a row, and in the rows that are taken. */
+/* Finds the position of each field in a row of the file, and in the rows that
+ * are passed on. */
 static spc_status place_fields(pcd *p, spc__span names, spc_error *error)
 {
     for (int i = 0; i < p->field_count; i++) {
@@ -230,7 +231,7 @@ static spc_status place_fields(pcd *p, spc__span names, spc_error *error)
     return SPC_OK;
 }
 
-/* WIDTH times HEIGHT and POINTS must say the same. */
+/* WIDTH times HEIGHT must equal POINTS. */
 static spc_status count_rows(pcd *p, spc_error *error)
 {
     int64_t height = p->height >= 0 ? p->height : 1;
@@ -374,7 +375,7 @@ static spc_status take_compressed(spc__rows *to, const pcd *p, spc_error *error)
     return status;
 }
 
-/* The numbers of a line, by the fields; those that are not read are there. */
+/* Reads the numbers of a line by field, including fields that are not used. */
 static void arrange(double *numbers, const pcd *p, const double *words)
 {
     int64_t word = 0;
@@ -384,8 +385,8 @@ static void arrange(double *numbers, const pcd *p, const double *words)
         for (int c = 0; c < field->kept && field->column >= 0; c++) {
             double value = words[word + c];
             numbers[field->column + c] =
-                /* As in a binary file, so that both forms of a cloud give the
-                 * same voxels. */
+                /* Rounds as in a binary file, so that both forms of a cloud
+                 * give the same voxels. */
                 field->cell == SPC__CELL_F32 ? (float)value : value;
         }
         word += field->count;

@@ -17,7 +17,8 @@
 
 enum { MOST_ELEMENTS = 16, MOST_PROPERTIES = 128, MOST_LIST = 1 << 24 };
 
-/* By spc__cell from I8 on, then the other names of the same types. */
+/* The names in the order of spc__cell from I8 on, then other names of the same
+ * types. */
 static const char *const type_names[] = {
     "char",  "uchar",  "short",   "ushort",  "int",   "uint",
     "float", "double", "int8",    "uint8",   "int16", "uint16",
@@ -50,8 +51,8 @@ typedef struct ply {
     ply_property properties[MOST_PROPERTIES];
     int property_count;
     bool has_axis[3];
-    int columns; /* of a row */
-    int line;    /* of the header */
+    int columns; /* numbers of a row */
+    int line;    /* line of the header */
 } ply;
 
 /* ---- the header ---------------------------------------------------------- */
@@ -59,7 +60,7 @@ typedef struct ply {
 enum { MOST_WORDS = 6 };
 
 typedef struct header_line {
-    spc__span words[MOST_WORDS]; /* empty after the last one */
+    spc__span words[MOST_WORDS]; /* empty after the last word */
 } header_line;
 
 static spc_status bad_header(const ply *p, spc_error *error, const char *what)
@@ -111,7 +112,7 @@ static spc_status read_format(ply *p, const header_line *line, spc_error *error)
                       "binary_little_endian or binary_big_endian");
 }
 
-/* "element NAME COUNT". */
+/* Reads "element NAME COUNT". */
 static spc_status read_element(ply *p, const header_line *line,
                                spc_error *error)
 {
@@ -149,8 +150,8 @@ static int find_column(ply *p, spc__span name)
     return p->columns < SPC__COLUMNS_MOST ? p->columns++ : -1;
 }
 
-/* "property TYPE NAME" or "property list COUNT_TYPE TYPE NAME". Lists of the
- * vertex are skipped, like all properties of other elements. */
+/* Reads "property TYPE NAME" or "property list COUNT_TYPE TYPE NAME". Lists of
+ * the vertex are skipped, like all properties of other elements. */
 static spc_status read_property(ply *p, const header_line *line,
                                 spc_error *error)
 {
@@ -223,7 +224,7 @@ static spc_status read_header(ply *p, spc_error *error)
 
 /* ---- values -------------------------------------------------------------- */
 
-/* False if the file ends before the value does. */
+/* Returns false if the file ends before the value does. */
 static bool read_binary(double *out, ply *p, spc__cell type)
 {
     int bytes = spc__cell_bytes(type);
@@ -241,8 +242,9 @@ static bool is_space(char c)
 }
 
 /*
- * False at a word that is not a number, or at the end. A float of an ascii file
- * is rounded to float, so that both forms of a file give the same scene.
+ * Returns false at a word that is not a number, or at the end. A float of an
+ * ascii file is rounded to float, so that both forms of a file give the same
+ * scene.
  */
 static bool read_ascii(double *out, ply *p, spc__cell type)
 {

@@ -2,12 +2,13 @@
 /*
  * scene_raw.c - rows of little-endian float32 without a header (KITTI's .bin).
  *
- * The file does not state the numbers of a row. If the user does not either,
- * the file is tested. If rows have n numbers, numbers that are n apart are of
- * one kind (all x, or all intensities), so the index of a number modulo n
- * predicts its value. fit_of() measures that as mutual information. It is near
- * 0 for a wrong n that has no factor in common with the right one. A fitting n
- * that is expected is used; if another n fits much better, the file is refused.
+ * The file does not state how many numbers a row has. If the user does not
+ * state it either, the numbers are analysed. If rows have n numbers, numbers
+ * that are n apart are of one kind (all x, or all intensities), so the index of
+ * a number modulo n predicts its value. fit_of() measures that as mutual
+ * information. It is near 0 for a wrong n that has no factor in common with the
+ * right one. A fitting n that is expected is used; if another n fits much
+ * better, the file is refused.
  */
 #include "lab/scene/scene.h"
 
@@ -31,11 +32,11 @@ static float number_at(const spc__scene_file *file, int64_t i)
     return read_f32((const unsigned char *)file->data + 4 * i);
 }
 
-/* ---- which number of columns fits ---------------------------------------- */
+/* ---- number of columns ------------------------------------------------ */
 
 /*
- * The most numbers that are looked at, the fewest that are significant, and
- * classes of values.
+ * The most numbers that are analysed, the fewest that are significant, and the
+ * number of classes of values.
  */
 enum { MOST = 1 << 18, FEWEST = 256, BINS = 32, SAMPLED = 4096 };
 /* The usual range of numbers in a row. */
@@ -106,13 +107,14 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 }
 
 typedef struct fit_table {
-    double of[SPC__COLUMNS_MOST + 1]; /* by columns; -1: no whole rows */
+    double of[SPC__COLUMNS_MOST + 1]; /* fit by number of columns; -1: the rows
+                                       * are not whole */
     double chance;                    /* an insignificant difference */
-    int best;                         /* 0: none gives whole rows */
+    int best;                         /* 0: no count gives whole rows */
 } fit_table;
 
-/* Finds how well each number of columns fits the numbers: in the right one,
- * values of a column are alike. */
+/* Finds how well each number of columns fits the numbers: with the right
+ * number, values of a column are alike. */
 static spc_status find_fits(fit_table *out, const spc__scene_file *file,
                             spc_error *error)
 {
@@ -166,7 +168,7 @@ static spc_status fail_size(const spc__scene_file *file, int columns,
 
 /* Chooses the first usual number of columns that the file does not contradict.
  * A wrong guess would give a scene of noise without any error, so a doubtful
- * one is refused. */
+ * file is refused. */
 static spc_status choose_columns(spc__columns *out, const spc__scene_file *file,
                                  spc_error *error)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double SPACING = 0.007; /* of samples, metres */
+static const double SPACING = 0.007; /* distance of samples, in metres */
 static const double DEPTH_NOISE = 0.003;
 /*
  * A room has about 1.3 times this many samples. If a number of points is
@@ -25,14 +25,14 @@ enum { ROOM_SEED, ROOM_POINTS };
 
 typedef struct room {
     spc__voxels *out;
-    double spacing;    /* of samples */
-    double rotation[3][3]; /* room to camera */
+    double spacing;    /* distance between samples */
+    double rotation[3][3]; /* rotation from room to camera */
     spc__random random;
 } room;
 
 typedef struct cuboid {
     double at[3];   /* lowest corner */
-    double size[3]; /* may be 0: a sheet */
+    double size[3]; /* size; may be 0 for a sheet */
 } cuboid;
 
 /*
@@ -93,7 +93,7 @@ static spc_status add_cuboid(room *r, const cuboid *box, spc_error *error)
     return status;
 }
 
-/* A table or a chair's seat: a board on four legs. */
+/* Adds a table or a chair's seat: a board on four legs. */
 static spc_status add_board(room *r, double x, double y, double height,
                             const double size[2], spc_error *error)
 {
@@ -119,7 +119,7 @@ static spc_status add_chair(room *r, double x, double y, spc_error *error)
     return status == SPC_OK ? add_cuboid(r, &back, error) : status;
 }
 
-/* Shelf boards between two sides, with things on them. */
+/* Adds shelf boards between two sides, with objects on them. */
 static spc_status add_shelf(room *r, double x, double y, spc_error *error)
 {
     spc_status status = SPC_OK;

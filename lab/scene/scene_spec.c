@@ -72,7 +72,7 @@ static spc_status read_tail(spc__scene_spec *out, const char *tail,
                             : spc__fail_prefix(error, "scene '%s': ", spec);
 }
 
-/* The length of the file's name; 0 if the text names no file. */
+/* Returns the length of the file's name; 0 if the text names no file. */
 static size_t file_length(const char *spec)
 {
     for (size_t end = strlen(spec); end > 0; end--)
@@ -82,7 +82,7 @@ static size_t file_length(const char *spec)
     return 0;
 }
 
-/* The start of the words that every generator has. */
+/* Finds the start of the words that every generator has. */
 static size_t generator_length(const char *spec)
 {
     size_t length = strcspn(spec, "@");

@@ -15,12 +15,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double HEIGHT = 1.73;       /* the sensor's, in metres */
-static const double ROAD = 6;            /* half its width */
+static const double HEIGHT = 1.73;       /* height of the sensor, in metres */
+static const double ROAD = 6;            /* half of the road's width */
 static const double KERB = 0.14;         /* height of the pavement */
 static const double RANGE = 80;          /* farthest return */
-static const double NEAREST = 2.5;       /* closest one */
-static const double RANGE_NOISE = 0.012; /* deviation, metres */
+static const double NEAREST = 2.5;       /* closest return */
+static const double RANGE_NOISE = 0.012; /* deviation of the noise, in metres */
 
 enum { STREET_SEED, STREET_BEAMS };
 enum { AZIMUTHS = 2080, MOST_OBJECTS = 256 };
@@ -30,9 +30,9 @@ typedef enum shape { BOX, HOUSE, POLE, CROWN } shape;
 typedef struct object {
     shape shape;
     double x, y, z;  /* centre */
-    double cos, sin; /* of the yaw (boxes) */
+    double cos, sin; /* cosine and sine of the yaw, for boxes */
     double a, b, c;  /* half extents; radius a, half height c */
-    double circle;   /* radius of its shadow */
+    double circle;   /* radius of its circle on the ground */
 } object;
 
 typedef struct street {
@@ -63,8 +63,8 @@ static void add(street *s, object thing)
         s->objects[s->count++] = thing;
 }
 
-/* Adds a box that stands on `bottom`. Its circle of the ground plane serves to
- * skip it quickly. */
+/* Adds a box that stands on `bottom`. Its circle on the ground serves to skip
+ * it quickly. */
 static void add_box(street *s, shape kind, double x, double y, double bottom,
                     const double half[3], double yaw_turns)
 {
@@ -115,7 +115,7 @@ static void add_tree(street *s, double x, double y)
     add_round(s, CROWN, x, y, ground + 1.6 * trunk, radius, half);
 }
 
-/* One side of the street; `side` is 1 or -1. */
+/* Adds one side of the street; `side` is 1 or -1. */
 static void add_side(street *s, double side)
 {
     double ground = -HEIGHT + KERB;
@@ -162,7 +162,7 @@ static void clip_slab(double *in, double *out, double origin, double step,
     *out = high < *out ? high : *out;
 }
 
-/* Distance to a box, or RANGE. */
+/* Returns the distance to a box, or RANGE. */
 static double hit_box(const object *o, const ray *r)
 {
     double in = 0, out = RANGE;
@@ -175,7 +175,7 @@ static double hit_box(const object *o, const ray *r)
     return in <= out ? in : RANGE;
 }
 
-/* Both ends of a ray in an ellipsoid (`flat`: an upright cylinder). */
+/* Finds both ends of a ray in an ellipsoid (`flat`: an upright cylinder). */
 static bool hit_round(double *in, double *out, const object *o, const ray *r,
                       bool flat)
 {
@@ -202,7 +202,7 @@ static double hit_pole(const object *o, const ray *r)
     return in;
 }
 
-/* Leaves stop most rays at some depth and let some pass. */
+/* Leaves stop most rays at some depth, and some rays pass. */
 static double hit_crown(street *s, const object *o, const ray *r)
 {
     double in, out;
@@ -256,7 +256,8 @@ static double hit_object(street *s, const object *o, const ray *r)
 }
 
 /*
- * Distance of the return; RANGE and more, or less than 0, if nothing returns.
+ * Returns the distance of the return. RANGE or more, or a negative number,
+ * means no return.
  */
 static double trace(street *s, const ray *r, const int *near, int near_count)
 {
@@ -285,7 +286,7 @@ static int find_near(int *near, const street *s, double cosine, double sine)
     return count;
 }
 
-/* The elevation of a beam in turns. */
+/* Returns the elevation of a beam in turns. */
 static double elevation(int64_t beam, int64_t beams)
 {
     double source = beams > 1 ? (double)(beam * 63) / (double)(beams - 1) : 31;
@@ -298,7 +299,7 @@ static double elevation(int64_t beam, int64_t beams)
 static spc_status add_return(spc__voxels *out, street *s, const ray *r,
                              double distance, spc_error *error)
 {
-    /* Both numbers are drawn before any test, so that all beams take equally
+    /* Draws both random numbers before any test, so that all beams take equally
      * many. */
     double noisy = distance + RANGE_NOISE * spc__scene_noise(&s->random);
     bool lost = spc__random_unit(&s->random) < 0.03;

@@ -18,12 +18,12 @@
 typedef struct text {
     const spc__scene_file *file;
     spc__lines lines;
-    spc__span names; /* the line that may name the columns; else empty */
-    bool must_name;  /* it is no comment */
+    spc__span names; /* the line that may name the columns, or empty */
+    bool must_name;  /* the line is not a comment */
     const char *first_row;
     int64_t first_line;
     int64_t rows;
-    int columns; /* numbers of the first row */
+    int columns; /* count of numbers in the first row */
 } text;
 
 static bool is_comment(spc__span line)
@@ -41,7 +41,7 @@ static bool starts_with_number(spc__span line)
     return spc__scan_real(&ignored, spc__lines_word(&line));
 }
 
-/* The words of a comment, without its sign. */
+/* Returns the words of a comment, without its sign. */
 static spc__span words_of(spc__span line)
 {
     while (line.length > 0 &&
@@ -80,7 +80,8 @@ static spc_status survey(text *t, spc_error *error)
     return SPC_OK;
 }
 
-/* False if the words are not a name for each column, with x, y and z. */
+/* Returns false unless the words name each column, with x, y and z among
+ * them. */
 static bool read_names(spc__columns *out, spc__span names, int count)
 {
     *out = (spc__columns){count, {-1, -1, -1, -1}};
@@ -94,7 +95,7 @@ static bool read_names(spc__columns *out, spc__span names, int count)
             !(name.length == 5 && strncasecmp(name.at, "batch", 5) == 0))
             continue;
         if (*place >= 0)
-            return false; /* named twice */
+            return false; /* a column is named twice */
         *place = c;
     }
     return out->at[1] >= 0 && out->at[2] >= 0 && out->at[3] >= 0;

@@ -19,7 +19,7 @@
 
 /* ---- setup --------------------------------------------------------------- */
 
-/* The convolution whose map the operator reads. */
+/* Returns the convolution whose map the operator reads. */
 static spc_conv layer_of(const spc_feature *f)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -115,7 +115,7 @@ static int64_t stored_rows(const spc__feature_fixture *b)
     return back ? b->of.rows_in : b->of.rows_out;
 }
 
-/* An operand of rows, `wider` elements apart. */
+/* Makes an operand whose rows are `wider` elements apart. */
 static spc__operand rows_of(const char *name, spc_dtype dtype, int64_t rows,
                             int64_t columns, int wider)
 {
@@ -175,7 +175,7 @@ static spc_status clear(spc__feature_fixture *b, int array)
                               b->operands[array].bytes, shift_bytes(b, array));
 }
 
-/* ---- draws --------------------------------------------------------------- */
+/* ---- data --------------------------------------------------------------- */
 
 static float draw_value(bool integers, spc__random *random)
 {
@@ -183,7 +183,7 @@ static float draw_value(bool integers, spc__random *random)
                     : (float)(2 * spc__random_unit(random) - 1);
 }
 
-/* Draws numbers that the type holds. */
+/* Generates numbers that the type holds. */
 static spc_status draw_values(float **out, spc__feature_fixture *b,
                               size_t count, spc_dtype dtype,
                               spc__random *random)
@@ -196,15 +196,15 @@ static spc_status draw_values(float **out, spc__feature_fixture *b,
         return status;
     for (size_t i = 0; i < count; i++)
         (*out)[i] = draw_value(b->data.integers, random);
-    /* There and back: the definition must see the rounded numbers that the
-     * device gets. */
+    /* Encodes and decodes: the definition must read the rounded numbers that
+     * the device gets. */
     spc__dtype_of(dtype)->encode(stored, *out, count);
     spc__dtype_of(dtype)->decode(*out, stored, count);
     free(stored);
     return SPC_OK;
 }
 
-/* Draws and uploads an array. */
+/* Generates and uploads an array. */
 static spc_status draw_array(spc__feature_fixture *b, int array,
                              spc__random *random)
 {
@@ -242,7 +242,8 @@ static void fill_stored(spc__feature_fixture *b)
         }
 }
 
-/* Draws the index that the operator reads, or clears the one that it writes. */
+/* Generates the index that the operator reads, or clears the index that it
+ * writes. */
 static spc_status draw_stored(spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
@@ -296,7 +297,7 @@ static void free_data(spc__feature_fixture *b)
     b->reference = b->tolerance = NULL;
 }
 
-/* The data of an array; NULL if the operator lacks it. */
+/* Returns the data of an array; NULL if the operator lacks it. */
 static void *data_of(const spc__feature_fixture *b, int array)
 {
     return b->operands[array].rows > 0 ? b->arrays[array].data : NULL;
@@ -363,7 +364,7 @@ spc_status spc__feature_fixture_run(const spc__feature_fixture *b, void *stream)
                                     stream);
 }
 
-/* ---- judging ------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static spc_status
 fail_wrong(const spc__feature_fixture *b, const char *format, ...)
@@ -383,7 +384,7 @@ fail_wrong(const spc__feature_fixture *b, const char *format, ...)
                      b->data.shift, b->data.wider);
 }
 
-/* Integers are exact; other results are within the bounds of rounding. */
+/* Results on integers must be exact, others within the bounds of rounding. */
 static spc__expected expected_of(const spc__feature_fixture *b)
 {
     bool exact = b->data.integers && spc__feature_is_exact(b->feature);

@@ -11,7 +11,7 @@
 #include "lab/oracle/feature_oracle.h"
 #include "operators/operands.h"
 
-/* The table of arrays. Those before INDEX are drawn. */
+/* The table of arrays. Arrays before INDEX have random data. */
 enum {
     SPC__FEATURE_IN,
     SPC__FEATURE_ADD,
@@ -26,10 +26,10 @@ enum {
 /* The kind of data, and its layout. */
 typedef struct spc__feature_data {
     uint64_t seed;
-    /* small ones, whose sums are exact; otherwise real numbers */
+    /* small integers, whose sums are exact; otherwise real numbers */
     bool integers;
     int shift; /* elements by which arrays are misaligned */
-    int wider; /* elements between the rows */
+    int wider; /* gap between rows, in elements */
 } spc__feature_data;
 
 typedef struct spc__feature_fixture {
@@ -40,15 +40,15 @@ typedef struct spc__feature_fixture {
     spc_coords *set;
     spc_map *map;
     spc__feature_case of;
-    int32_t *index; /* the map's, on the host */
-    /* Of the current data set. */
+    int32_t *index; /* index of the map, on the host */
+    /* Arrays of the current data set. */
     spc__feature_data data;
     spc__guards guards;
     spc__operand operands[SPC__FEATURE_ARRAYS];
     spc__guarded arrays[SPC__FEATURE_ARRAYS];
     spc_feature_buffers buffers;
-    float *host[SPC__FEATURE_INDEX]; /* what was drawn */
-    int32_t *stored;                 /* rows of maxima */
+    float *host[SPC__FEATURE_INDEX]; /* the generated numbers */
+    int32_t *stored;                 /* rows of the maxima */
     double *reference, *tolerance;
 } spc__feature_fixture;
 
@@ -58,7 +58,7 @@ spc_status spc__feature_fixture_open(spc__feature_fixture *out, spc_ctx *ctx,
                                      const spc_scene *scene);
 void spc__feature_fixture_release(spc__feature_fixture *fixture);
 
-/* Draws and uploads the inputs, and asks the oracle. */
+/* Generates and uploads the inputs, and asks the oracle. */
 spc_status spc__feature_fixture_fill(spc__feature_fixture *fixture,
                                      const spc__feature_data *how);
 

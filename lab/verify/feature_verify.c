@@ -4,8 +4,8 @@
  * scenes.
  *
  * Each scene has four runs: integers and real numbers, each in aligned rows,
- * which the widest moves need, and as misaligned slices with gaps, which
- * prevent them.
+ * which allow the widest loads, and in misaligned slices with gaps, which do
+ * not.
  */
 #include "lab/verify/feature_fixture.h"
 
@@ -25,7 +25,7 @@ static const struct {
 };
 enum { RUNS = sizeof(runs) / sizeof(runs[0]) };
 
-/* Runs one draw and compares. */
+/* Runs on one data set and compares. */
 static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
                            double *error)
 {
@@ -41,7 +41,7 @@ static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
     return spc__feature_fixture_check(fixture, error);
 }
 
-/* Verifies on a scene with every kind of data set. */
+/* Verifies on a scene with all data sets. */
 static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
                             const spc_scene *scene, uint64_t seed,
                             double *error)

@@ -14,9 +14,9 @@ typedef struct spc__net_verifier {
     spc_net_plan *plan;
     const spc_net *net;
     const spc_net_buffers *buffers;
-    spc_scene **sets;         /* by set: its voxels in the order of its rows */
-    spc__relation *relations; /* by map; only those that were needed */
-    float **tensors;          /* by tensor, as on the device */
+    spc_scene **sets;         /* voxels of each set in the order of its rows */
+    spc__relation *relations; /* relation of each map, if it was needed */
+    float **tensors;          /* each tensor in the device's form */
     spc_net_verdict *out;
     spc_error *error;
 } spc__net_verifier;

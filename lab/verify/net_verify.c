@@ -33,7 +33,7 @@ int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor)
                     : spc_scene_rows(v->sets[t->set]);
 }
 
-/* As floats, rows without gaps; the verifier owns them. */
+/* Returns the tensor as floats, rows without gaps; the verifier owns them. */
 spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
 {
     const spc__net_tensor *t = &v->net->tensors[tensor];
@@ -101,7 +101,7 @@ spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
                      spc__worst_text(text, &worst), worst.error);
 }
 
-/* Weights as they are stored, and their scale. */
+/* Returns the weights as stored, and their scale. */
 static spc_status stored_params(float **weights, float **scale,
                                 const spc__net_verifier *v,
                                 const spc__net_node *node)
@@ -114,8 +114,9 @@ static spc_status stored_params(float **weights, float **scale,
     if (status == SPC_OK && stored == NULL)
         status = spc__fail_memory(v->error, count * sizeof(float));
     if (status == SPC_OK) {
-        /* The device has rounded them to the layer's type: so must we, or the
-         * rounding would look like an error of the kernel. */
+        /* The device has rounded the weights to the layer's type. The oracle
+         * must round too, or the rounding would look like an error of the
+         * kernel. */
         type->encode(stored, *weights, count);
         type->decode(*weights, stored, count);
     }
@@ -137,8 +138,8 @@ static spc_scales scales_of(const spc__net_verifier *v,
 }
 
 /*
- * The convolution of a work, derived from the layers as they were added, and
- * not from the plan's choices.
+ * Returns the convolution of a unit of work, derived from the layers as they
+ * were added and not from the plan's choices.
  */
 static void expected_conv(spc_conv *out, int *residual,
                           const spc__net_verifier *v, const spc__net_work *work)
@@ -205,7 +206,7 @@ static spc_status relate_rows(spc__relation *out, int64_t rows,
 }
 
 /*
- * A linear layer's relation is its own: the set's rows to themselves. Some
+ * Makes the relation of a linear layer: each row of the set to itself. Some
  * points of a set may be equal.
  */
 static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
@@ -391,7 +392,7 @@ static spc_status verify_concats(spc__net_verifier *v)
     return status;
 }
 
-/* True for a part of a concatenation; it is compared as that part. */
+/* True for a part of a concatenation, which is compared as that part. */
 static bool is_copy(const spc__net_verifier *v, const spc__net_work *work)
 {
     return v->net->nodes[work->node].kind == SPC__NODE_CONCAT;

@@ -57,7 +57,7 @@ static spc_status derive_set(spc__net_verifier *v, int i)
     return status;
 }
 
-/* The voxel of child j. */
+/* Returns the voxel of child j. */
 static void child_of(int32_t out[4], const int32_t *voxel,
                      const spc_regrouping *how, int j)
 {
@@ -101,8 +101,8 @@ static spc_status fetch_mask(const float **out, spc__net_verifier *v,
                              const spc__net_set *set)
 {
     *out = NULL;
-    /* The device's own numbers: whether they are right is checked with the
-     * layer that makes them. */
+    /* These are the device's numbers; the layer that makes them is verified
+     * separately. */
     return set->masked ? spc__net_fetch(out, v, set->mask) : SPC_OK;
 }
 
@@ -142,7 +142,7 @@ static spc_status regroup_set(spc__net_verifier *v, int i)
     return status;
 }
 
-/* A voxel at the origin of each batch element. */
+/* Makes a voxel at the origin of each batch element. */
 static spc_status list_batches(spc__net_verifier *v, int i)
 {
     size_t count = (size_t)spc_coords_batches(v->plan->sets[0]);
@@ -244,7 +244,7 @@ spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
 
 /* ---- features that move ------------------------------------------------ */
 
-/* The row of a voxel in a sorted set. */
+/* Returns the row of a voxel in a sorted set. */
 static int64_t find_row(const spc_scene *set, const int32_t voxel[4])
 {
     const int32_t *found =
@@ -308,7 +308,7 @@ static void gather_tolerance(double *out, const double *sum, const double *size,
 }
 
 /*
- * The most rows of a set's sources that can merge into one: all along a dropped
+ * Returns the most source rows that can merge into one row: all along a dropped
  * axis.
  */
 static int most_merged(const spc__net_set *set, const spc__net_verifier *v)
@@ -370,7 +370,7 @@ static spc_status verify_part(spc__net_verifier *v, const spc__net_node *node,
     const float *own;
     spc_status status = spc__net_fetch(&own, v, part);
 
-    /* Compared as bytes: a copy keeps NaN as well. */
+    /* Compares bytes, as a copy keeps NaN too. */
     for (int64_t row = 0; row < rows && status == SPC_OK; row++)
         if (memcmp(whole + row * all + channel, own + row * (int64_t)columns,
                    columns * sizeof(*own)) != 0)

@@ -31,9 +31,9 @@ typedef struct fixture {
     spc_ctx *ctx;
     const spc_regrouping *how;
     const spc_scene *const *scenes;
-    int count;    /* of sources */
-    int children; /* of a voxel */
-    int slots;    /* of all sources */
+    int count;    /* number of sources */
+    int children; /* children of a voxel */
+    int slots;    /* slots of all sources */
     bool masked;
     uint8_t *mask;
     void *device_mask;
@@ -71,7 +71,7 @@ static spc_status allocate(void *out, const fixture *f, size_t bytes)
 
 /* ---- the set ------------------------------------------------------------- */
 
-/* Draws a mask in which all bytes other than zero occur: any of them means
+/* Generates a mask that contains all nonzero bytes, as any of them means
  * "keep". */
 static spc_status draw_mask(fixture *f, uint64_t seed)
 {
@@ -212,13 +212,14 @@ static spc_status check_lists(const fixture *f)
 
 /* ---- features ------------------------------------------------------------ */
 
-/* The feature of row `row` of a source; of the set if `source` is -1. */
+/* Returns the feature of row `row` of a source, or of the set if `source` is
+ * -1. */
 static float feature_of(int source, int64_t row, int64_t channel)
 {
     return (float)(((source + 1) * 31 + row * 7 + channel * 3) % 13 - 6);
 }
 
-/* Uploads rows of drawn features. */
+/* Uploads rows of random features. */
 static spc_status draw_features(spc__guarded *to, const fixture *f, int source,
                                 int64_t rows, int channels)
 {
@@ -282,8 +283,8 @@ static spc_status compare_features(const fixture *f, const void *device,
 }
 
 /*
- * The source that a row of the concatenated sources belongs to, and its index
- * there.
+ * Finds the source of a row of the concatenated sources, and the row's index in
+ * this source.
  */
 static int source_of(const fixture *f, int row, int64_t *own)
 {
@@ -295,7 +296,7 @@ static int source_of(const fixture *f, int row, int64_t *own)
     return source;
 }
 
-/* The features that a gather must give. */
+/* Computes the expected features of a gather. */
 static void sum_slots(const fixture *f, double *sums)
 {
     int channels = f->gather.channels;
@@ -343,7 +344,8 @@ static spc_status run_gather(const fixture *f, const spc__guarded *arrays)
 /* Draws features and checks a gather of them. */
 static spc_status check_gather(const fixture *f)
 {
-    spc__guarded arrays[SOURCES + 1] = {0}; /* the sources' and the set'f */
+    spc__guarded arrays[SOURCES + 1] = {0}; /* features of the sources and of
+                                             * the set */
     spc_status status = SPC_OK;
 
     for (int i = 0; i < f->count && status == SPC_OK; i++)
@@ -358,7 +360,7 @@ static spc_status check_gather(const fixture *f)
     return status;
 }
 
-/* The expected features of all sources after spreading. */
+/* Computes the expected features of all sources after spreading. */
 static void spread_slots(const fixture *f, double *back)
 {
     int channels = f->gather.channels, width = source_channels(f);
@@ -417,7 +419,8 @@ static spc_status check_spread(const fixture *f)
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- entry point
+ * ----------------------------------------------------------- */
 
 /* True for types that a device may refuse; the others must be supported. */
 static bool may_refuse(spc_dtype dtype)

@@ -13,7 +13,7 @@
 /* A device's results, on the host. */
 typedef struct fetched {
     int32_t *coords, *points_of;
-    void *features; /* as they are stored */
+    void *features; /* features in the stored type */
 } fetched;
 
 static void release(fetched *f)
@@ -157,7 +157,7 @@ spc_status spc_voxels_verify(double *worst, spc_voxels *v, const float *points,
     status = spc__voxel_oracle_init(&oracle, &v->how, points, rows, error);
     if (status != SPC_OK)
         return status;
-    /* Counts first: the arrays are as long as they say. */
+    /* Checks the counts first, as they give the lengths of the arrays. */
     if ((status = check_counts(&oracle, &info, rows, error)) == SPC_OK)
         status = compare(worst, &oracle, v, error);
     spc__voxel_oracle_release(&oracle);
