@@ -11,7 +11,7 @@
 /*
  * Computes the class of a layer's key: same device and target, operator, type,
  * pass, use of groups, and the larger of its channels rounded up to a power of
- * two. The class is a key of its own, in one neutral bucket.
+ * two. A class has a separate key, in one neutral bucket.
  */
 void spc__class_key(spc__problem_key *out, const spc__problem_key *key);
 

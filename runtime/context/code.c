@@ -399,8 +399,8 @@ static spc_status compile(spc__code *out, request *want,
     return status;
 }
 
-/* Says why no code was found. Code of read-only databases may be there, but not
- * trusted. */
+/* Explains why no code was found. Read-only databases may contain the code but
+ * not be trusted. */
 static spc_status fail_uncompiled(const request *want)
 {
     const spc_ctx *ctx = want->ctx;
@@ -425,8 +425,8 @@ static spc_status make_code(spc__code *out, request *want,
     spc_status status =
         take_artefact(out, ctx, want->artefact, identity, &want->launch, false);
 
-    /* The artefact was found by its source. Storing the name lets the next
-     * process find it without rendering. */
+    /* The artefact was found by its source. Storing its name lets the next
+     * process find the code without rendering. */
     if (status == SPC_OK)
         store(want, NULL, identity, ctx->info.target);
     else if (status != SPC_OK && want->flags & SPC_PLAN_CACHED_ONLY)

@@ -109,8 +109,8 @@ static void go_nameless(spc_ctx *ctx)
                     "continuing without a database: %s", ctx->no_store.text);
 }
 
-/* Opens the user's database and the read-only ones. If the user does not insist
- * on them, those that work are enough. */
+/* Opens the user's database and the read-only ones. Unless the user requires a
+ * database, files that cannot be opened are left out. */
 static spc_status open_files(spc_ctx *ctx, const char *path,
                              const spc_ctx_options *options, spc_error *error)
 {
@@ -151,8 +151,8 @@ static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
     return status;
 }
 
-/* Finds out which database is meant: a path, the standard one for NULL, none
- * for "". */
+/* Determines the path of the database: the given path, the default path for
+ * NULL, no database for "". */
 static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
                                 spc_error *error)
 {
@@ -305,7 +305,7 @@ const char *spc_error_text(const spc_error *error, const spc_ctx *ctx)
 
 /* ---- create and free ----------------------------------------------------- */
 
-/* Opens the device and keeps what it says about itself. */
+/* Opens the device and stores its properties. */
 static spc_status open_device(spc_ctx *ctx, const char *id,
                               const spc_memory_hook *memory, spc_error *error)
 {
@@ -417,7 +417,8 @@ void spc__ctx_leave(spc_ctx *ctx)
 {
     if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    /* A child leaves the driver's objects, and threads, to its parent. */
+    /* In a child process, the driver's objects and threads still belong to the
+     * parent. */
     if (!spc_ctx_is_from_this_process(ctx) && ctx->device != NULL &&
         spc__device_ops_of(ctx->device)->stays_in_process)
         return;

@@ -15,15 +15,15 @@ typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
 typedef struct spc__failure spc__failure; /* the last failure of a thread */
 
 struct spc_ctx {
-    unsigned forks; /* spc__forks() when it was made */
-    int users; /* the caller's handle, and every set, cloud and plan */
+    unsigned forks; /* spc__forks() at its creation */
+    int users; /* counts the caller's handle and every set, cloud and plan */
     spc__log log;
     spc__device *device;
     spc__library *library; /* use spc__ctx_library, which opens it on first
                             * use */
     spc__cache *cache;     /* NULL: no database */
     bool stores;           /* one of its layers is writable */
-    spc_error no_store;    /* why not; SPC_OK: disabled by the caller */
+    spc_error no_store;    /* the reason; SPC_OK: disabled by the caller */
     spc__modules *modules;
     spc__attrs target; /* facts for templates */
     spc_device_info info;
@@ -95,7 +95,7 @@ enum { SPC__PLAN_RECORDED = 1 << 17 };
 
 /* Gets the module that a trial of the database names, without Lua or a
  * compiler. Returns SPC_ENOTFOUND if the template has changed or the code is
- * missing, SPC_EWRONG if the named code is that of another problem. */
+ * missing, SPC_EWRONG if the named code was compiled for another problem. */
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
                              const spc__attrs *problem, const spc__trial *trial,
                              unsigned flags);

@@ -61,7 +61,8 @@ static spc_status open_files(spc__cache **out, const spc_ctx *ctx,
         int all = expand(files, code, ctx, layers, count);
         if (shipped != NULL)
             all += expand(files + all, &code[count], ctx, &shipped, 1);
-        if (shipped != NULL && code[count].length > 0) /* it is the lowest */
+        if (shipped != NULL && code[count].length > 0) /* the shipped database
+                                                          is the lowest */
             swap(&files[all - 1], &files[all - 2]);
         status = spc__cache_open_signed(out, path, files, all, key, error);
     } else {

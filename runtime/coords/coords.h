@@ -8,8 +8,9 @@
  * spc_coords_check. All maps of a level share its set.
  *
  * All arrays are on the device. Arrays indexed by position have rows_padded
- * elements, a multiple of SPC_ROW_PAD. Their memory, and that of maps, has room
- * for `reserved` rows; the capacity is that or less (spc_coords_set_capacity).
+ * elements, a multiple of SPC_ROW_PAD. The arrays of sets and maps have room
+ * for `reserved` rows; the capacity is at most `reserved`
+ * (spc_coords_set_capacity).
  */
 #ifndef SPC_RUNTIME_COORDS_H
 #define SPC_RUNTIME_COORDS_H
@@ -33,13 +34,13 @@ struct spc_coords {
     spc_index_key key;
     spc__guard guard;
     spc_duplicates duplicates;
-    size_t zone_bytes; /* guard zone around each array, also those of maps: 0 or
-                        * a multiple of 256 */
-    int capacity, rows_padded;     /* as kernels see them */
-    int reserved, reserved_padded; /* the most that they can become */
+    size_t zone_bytes; /* guard zone around each array of sets and maps: 0 or a
+                        * multiple of 256 */
+    int capacity, rows_padded;     /* the numbers as kernels see them */
+    int reserved, reserved_padded; /* their upper bounds */
     const char *fixed; /* why the capacity cannot change; NULL: it can */
     int rows;       /* at the last check, or as given by the caller */
-    int asked;      /* rows that were given, as of the last check */
+    int asked;      /* number of given rows, as of the last check */
     bool checked;   /* `rows` agrees with the device */
     bool filled;    /* a fill was enqueued; until then the arrays are zero */
     bool in_flight; /* the fill may still be running on the caller's stream */
@@ -56,9 +57,11 @@ struct spc_coords {
     void *keys;
     int *order;
     int32_t *stats; /* [SPC_INDEX_STATS], and the number of voxels */
-    int *count;     /* the last of them */
-    int32_t seen[SPC_INDEX_STATS + 1]; /* the same, as of the last check */
-    int *twins;     /* where features of equal rows are summed */
+    int *count;     /* the last statistic */
+    int32_t seen[SPC_INDEX_STATS + 1]; /* the statistics, as of the last
+                                          check */
+    int *twins;     /* first row of each group of equal rows, for merging
+                       features */
     int *twin_begin;
 };
 
@@ -71,8 +74,8 @@ spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     const spc__guard *guard, spc_error *error);
 
-/* Like spc_coords_create_reserved, but accepts an extent of one voxel: here it
- * was computed and not forgotten. */
+/* Like spc_coords_create_reserved, but accepts an extent of one voxel, because
+ * this extent was computed. */
 spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
                                const spc_coords_options *options,
                                spc_error *error);

@@ -55,8 +55,8 @@ spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
                               (bytes ? bytes : 1) + 2 * zone, error);
 
     if (status == SPC_OK && zone > 0) {
-        /* The gate finds writes outside of an array by zones that lost this
-         * pattern. */
+        /* The gate detects writes outside an array by checking that the guard
+         * zones still hold this pattern. */
         status =
             ops_of(coords)->fill(coords->ctx->device, memory, SPC__COORDS_ZONE,
                                  bytes + 2 * zone, NULL, error);
@@ -226,7 +226,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         return status;
     if (!(c = calloc(1, sizeof *c)))
         return spc__fail_memory(error, sizeof *c);
-    /* From here on, spc_coords_free() releases what exists. */
+    /* From here on, spc_coords_free() releases all allocated parts. */
     c->ctx = spc__ctx_share(ctx);
     c->users = 1;
     c->zone_bytes = ctx->zone_bytes;
@@ -344,8 +344,8 @@ spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
-/* Names the first row with a negative batch, for a clearer message than that of
- * the extent. */
+/* Names the first row with a negative batch. This message is clearer than one
+ * about the extent. */
 static spc_status check_batches(int32_t lowest, const int32_t *coords,
                                 int64_t rows, spc_error *error)
 {

@@ -159,8 +159,8 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
 {
     int at = 0;
 
-    /* Each axis has the first bad row of its own. The smallest of them is the
-     * first bad row of all. */
+    /* Each axis has a first bad row. The smallest of these is the first bad row
+     * of the set. */
     for (int i = 1; i < 4; i++)
         if (bad_row[i] < bad_row[at])
             at = i;
@@ -172,8 +172,8 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
         (int)spc__key_high(&c->key, at));
 }
 
-/* Names the first pair of equal rows if the coordinates are at hand, or else
- * the second of them. */
+/* Names the first pair of equal rows if the coordinates are available, else
+ * only the second row of the pair. */
 static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
                                  const int32_t *host, spc_error *error)
 {

@@ -24,11 +24,10 @@
  * Tables and pairs live in the map and are filled again whenever it is rebuilt.
  * Their memory has room for the rows that its sets reserved. They keep their
  * addresses until the map is freed, so that a plan may remember a view
- * (plan/binding.h). One that is prepared while the map is not filled is filled
- * with the map.
- * Lists of pairs that fit one filling (spc_map_fit_lists) are the exception:
- * the next filling makes them stale, and they may move when they are prepared
- * again.
+ * (plan/binding.h). A layout that is prepared before the map is filled gets its
+ * contents with the map. Lists of pairs that fit one filling
+ * (spc_map_fit_lists) are the exception: the next filling makes them stale, and
+ * they may move when they are prepared again.
  */
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
@@ -47,7 +46,7 @@ const char *spc__row_order_names(void);
 bool spc__row_order_is_apart(const char *name);
 
 /* Number of groups of offsets, each with a layout of its own; 1 for NULL. */
-enum { SPC__ORDER_GROUPS = 4 }; /* the most */
+enum { SPC__ORDER_GROUPS = 4 }; /* maximum number of groups */
 int spc__row_order_groups(const spc__row_order *order);
 /* The first offset of a group; group `groups` begins after the last offset. */
 int spc__group_begin(int group, int groups, int offsets);
@@ -71,7 +70,8 @@ typedef struct spc__map_tiles {
     int *begin;
 } spc__map_tiles;
 
-/* The pairs of a map; those of offset k are begin[k] to begin[k + 1] - 1. */
+/* The pairs of a map; the pairs of offset k are begin[k] to begin[k + 1] -
+ * 1. */
 typedef struct spc__map_pairs {
     int *in, *out, *place;
     int *first;
@@ -135,7 +135,7 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
                    int tile_rows);
 
 /* The same for any group. The tile table ends before tiles without an offset of
- * the group; the rows of those tiles have none either. */
+ * the group; the rows of such tiles have no offset of the group either. */
 bool spc__map_view_group(spc_map_view *out, const spc_map *map,
                          const char *order, int tile_rows, int group);
 

@@ -75,7 +75,7 @@ static spc_status check_sets(const spc_coords *in, const spc_coords *to,
     return SPC_OK;
 }
 
-/* Sets what the map is. Its arrays come later. */
+/* Sets the properties of the map. Its arrays are allocated later. */
 static void describe(spc_map *map, spc_coords *in, spc_coords *to,
                      const spc_geometry *geometry, bool inverse)
 {
@@ -184,7 +184,7 @@ static void unlink_derived(spc_map *map)
         map->derived_from->derived = NULL;
 }
 
-/* Ends what plans remember about the map. */
+/* Invalidates the bindings of plans to this map. */
 static void release_attachments(spc_map *map)
 {
     for (int i = 0; i < SPC__ATTACHMENTS; i++)
@@ -376,7 +376,7 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
-/* Reads back what an update left: errors, and the number of pairs. */
+/* Reads back the results of an update: errors, and the number of pairs. */
 spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
                             spc_error *error)
 {

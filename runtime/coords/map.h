@@ -37,7 +37,7 @@ struct spc_map {
     spc_map *derived, *derived_from; /* spc__map_derive */
     int64_t pairs;               /* at the last check */
     bool filled;    /* a fill was enqueued; until then the map is empty */
-    int in_rows, to_rows; /* capacities of its sets then */
+    int in_rows, to_rows; /* capacities of its sets at that time */
     bool in_flight; /* the fill may still be running (spc__coords_land) */
     bool counted;   /* `pairs` is exact: the coordinates were known and were not
                      * updated since */
@@ -76,7 +76,7 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
  */
 void spc__map_derive(spc_map *map, spc_map *inverse);
 
-/* Returns the set that is not derived from the other one: the scene's. */
+/* Returns the set of the scene, which is not derived from the other set. */
 spc_coords *spc__map_scene_set(const spc_map *map);
 
 /* True if the map was filled since the capacity of its sets last changed, which
@@ -101,7 +101,7 @@ spc_status spc__map_check_entries(int64_t rows, int offsets, spc_error *error);
 spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,
                          const spc_geometry *geometry, bool inverse,
                          spc_error *error);
-/* Fills a map; with a source, that of a submanifold map's set too. With
+/* Fills a map. With a source, it also fills the set of a submanifold map. With
  * `index_only` its sorted layouts stay as they are. */
 struct spc__source;
 spc_status spc__map_build(spc_map *map, const struct spc__source *source,
@@ -115,7 +115,7 @@ spc_status spc__map_build(spc_map *map, const struct spc__source *source,
 spc_status spc__inspect(spc_coords *const *sets, int set_count,
                         spc_map *const *maps, int64_t *pairs, int map_count,
                         void *stream, spc_error *error);
-/* Reads back what an update left: errors, and the number of pairs. */
+/* Reads back the results of an update: errors, and the number of pairs. */
 spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
                             spc_error *error);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_inspect.c - what the filling of sets and maps has left, read in one step.
+ * map_inspect.c - reads the results of filling sets and maps in one step.
  *
- * A network has tens of sets and maps. One copy after another would wait for
- * the device as often, which takes longer than small networks do.
+ * A network has tens of sets and maps. Separate copies would each wait for the
+ * device, which takes longer than a run of a small network.
  */
 #include "coords/map.h"
 #include "base/error.h"

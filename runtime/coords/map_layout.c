@@ -64,8 +64,8 @@ spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
     size_t rows = (size_t)map->to->reserved_padded;
     spc_status status = SPC_OK;
 
-    /* The plain order is that of the set, which owns the array. spc_map_free()
-     * clears the pointer before it releases the layout. */
+    /* The set owns the array of the plain order. spc_map_free() clears the
+     * pointer before it releases the layout. */
     if (!layout->sorted)
         layout->order = map->to->order;
     else
@@ -285,7 +285,7 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
     return SPC_OK;
 }
 
-/* Makes what a plan needs of a layout, unless it exists. */
+/* Makes the parts of a layout that a plan needs, unless they exist. */
 static spc_status prepare_group(spc_map *map, const spc__row_order *sorted,
                                 int group, int tile_rows, void *stream,
                                 spc_error *error)

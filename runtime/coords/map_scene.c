@@ -117,7 +117,7 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     if (status == SPC_OK)
         status = spc__map_make(&map, ends ? other : scene, ends ? scene : other,
                                g, spc__conv_is_inverse(conv), error);
-    /* The map has a reference of its own now. */
+    /* The map now holds a separate reference. */
     spc_coords_free(other);
     if (status == SPC_OK)
         status =

@@ -53,7 +53,7 @@ spc_status spc__voxel_axis_check(double low, double high, double voxel,
     return SPC_OK;
 }
 
-/* Checks what the user asks for about the features. */
+/* Checks the options for the features. */
 static spc_status check_features(const spc_voxelisation *how, spc_error *error)
 {
     bool mean = how->features == SPC_VOXELS_MEAN;
@@ -127,7 +127,7 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
 /* Keeps this number and its multiples within int. */
 static int plane_of(const spc_voxels *v)
 {
-    /* The device gives a point without a voxel one of its own past the grid:
+    /* The device gives a point without a voxel a separate plane past the grid:
      * point i goes to plane i / `plane` (voxelise.cu.lua). */
     int64_t plane = (int64_t)v->cells[1] * v->cells[2];
 
@@ -181,7 +181,8 @@ static spc_status check_capacity(int64_t points, int64_t capacity,
                      (long long)capacity, (long long)points);
 }
 
-/* Makes the voxeliser. On failure spc_voxels_free() releases what exists. */
+/* Makes the voxeliser. On failure spc_voxels_free() releases the allocated
+ * parts. */
 static spc_status create(spc_voxels **out, spc_ctx *ctx,
                          const spc_voxelisation *how, int64_t points,
                          int64_t capacity, spc_error *error)
@@ -316,8 +317,8 @@ static spc_status update(spc_voxels *v, const float *points,
         .list = v->list,
         .stats = v->stats,
     };
-    /* The count of points is also that of the list: every point has a row, even
-     * one without a voxel. */
+    /* The list has as many entries as there are points: every point has a row,
+     * even one without a voxel. */
     spc__source source = {v->list, count, (int)rows};
     spc_status status;
 

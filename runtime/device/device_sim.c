@@ -11,7 +11,7 @@
  *   SPC_SIM_TARGET=sm_90a                          the GPU whose limits it has
  *
  * A launch returns when it is done, and streams are ignored. Times are those of
- * the emulation and say nothing about a GPU.
+ * the emulation, so they do not predict times on a GPU.
  */
 #include "device/host_device.h"
 

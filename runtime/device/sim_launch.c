@@ -452,7 +452,7 @@ typedef struct crew {
     void *pool;
 } crew;
 
-/* Runs blocks until none is left or one failed. */
+/* Runs blocks until all are done or one failed. */
 static void run_all(spc__sim_worker *worker)
 {
     spc__sim_launch *launch = worker->launch;
@@ -478,7 +478,7 @@ static void work(void *payload, int64_t i)
     spc__sim_worker *worker = c->take(c->pool);
     if (!worker) {
         record(c->launch, SPC_ENOMEM, "out of memory for a worker");
-        /* Other workers count those that may still make progress. */
+        /* Other workers count the workers that may still make progress. */
         atomic_fetch_sub(&c->launch->workers, 1);
         return;
     }

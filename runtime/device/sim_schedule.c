@@ -73,7 +73,7 @@ static inline void make_ready(spc__sim_warp *warp, uint32_t lanes)
     warp->block->ready |= 1u << warp->index;
 }
 
-/* Takes a lane out of the set of those that are ready. */
+/* Removes a lane from the set of ready lanes. */
 static inline spc_sim_thread *take(spc__sim_warp *warp, int lane)
 {
     warp->ready &= ~(1u << lane);
@@ -152,7 +152,7 @@ static spc_sim_thread *first_thread(spc__sim_worker *worker, bool done,
     return NULL;
 }
 
-/* Reports a deadlock: where a thread waits, and what another one does
+/* Reports a deadlock: where a thread waits, and where another thread waits
  * instead. */
 static void deadlock(spc_sim_thread *self)
 {

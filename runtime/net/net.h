@@ -34,7 +34,7 @@ typedef struct spc__net_set {
     float above;
     double room;
     int shape[3]; /* voxels along x, y, z, from 0; 0: unknown */
-    bool cloud;   /* points and not voxels; for OUTPUTS those sampled by
+    bool cloud;   /* points and not voxels; for OUTPUTS the points sampled by
                    * `rule.voxel` */
 } spc__net_set;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_branches.c - captures a run as a graph. Sets and maps are on branches of
- * their own, and each layer waits only for its own map.
+ * net_branches.c - captures a run as a graph. Sets and maps are on separate
+ * branches, and each layer waits only for its map.
  *
  * Indexing kernels are short and mostly wait for memory, so one level takes
  * nearly as long as all of them. Levels therefore run side by side, each with a
@@ -99,7 +99,7 @@ static int index_of_root(const spc_net_plan *plan, int set)
     return set;
 }
 
-/* Finds what must be filled before a map. */
+/* Finds the sets and maps that must be filled before a map. */
 static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
                                 const spc__net_work *work)
 {
@@ -119,7 +119,7 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
     wait_for(out, filler_of(plan, map->in));
 }
 
-/* Finds what must be filled before a set. */
+/* Finds the sets that must be filled before a set. */
 static void find_sources_of_set(const spc_net_plan *plan, spc__net_branch *out,
                                 const spc__net_work *work)
 {
@@ -134,7 +134,7 @@ static void find_sources_of_set(const spc_net_plan *plan, spc__net_branch *out,
         wait_for_rows(plan, out);
 }
 
-/* In addition to tensors, a layer reads its map, or its set and that of its
+/* In addition to tensors, a layer reads its map, or its set and the set of its
  * input. */
 static void find_sources_of_layer(const spc_net_plan *plan,
                                   spc__net_branch *out,
@@ -289,7 +289,8 @@ static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
 {
     const spc__net_work *work = &plan->works[i];
     spc__net_branch *branch = &plan->branches[i];
-    /* The first branches wait for the beginning; the others wait for those. */
+    /* The first branches wait for the beginning; the other branches wait for
+     * these. */
     spc_status status =
         wait(plan, branch, branch->after_count > 0 ? NULL : begin, stream);
 
@@ -408,8 +409,8 @@ typedef struct lanes {
     spc_net_plan *plan;
     spc__net_waits waits;
     spc__mark *ends; /* by work */
-    bool *seen;      /* [works][branches]: what a layer waits for, directly or
-                      * indirectly */
+    bool *seen;      /* [works][branches]: branches that a layer waits for,
+                      * directly or indirectly */
     int *list;       /* works */
     spc__mark *on;   /* marks that the next layer waits for */
 } lanes;
@@ -424,7 +425,7 @@ static void lanes_release(lanes *l)
 }
 
 /* Allocates the records of a run side by side. On failure lanes_release() frees
- * what exists. */
+ * the allocated parts. */
 static spc_status lanes_init(lanes *l, spc_net_plan *plan)
 {
     size_t works = (size_t)plan->work_count,
@@ -451,7 +452,7 @@ static int add_branches(lanes *l, int i, int layers, int count)
     bool *seen = l->seen + (size_t)i * branches;
     spc__net_branch own;
 
-    /* Whatever the layers before it have waited for is done. */
+    /* Work that earlier layers have waited for is done. */
     for (int k = 0; k < layers; k++)
         for (size_t b = 0; b < branches; b++)
             seen[b] |= l->seen[(size_t)l->list[k] * branches + b];
@@ -506,7 +507,7 @@ static spc_status join_lanes(lanes *l, void *stream)
     return count > 0 ? depend_on(l, count, stream) : SPC_OK;
 }
 
-/* Lets each layer wait for those alone that it needs. */
+/* Lets each layer wait only for the branches that it needs. */
 static spc_status run_side_by_side(spc_net_plan *plan,
                                    const spc_net_buffers *buffers, void *stream)
 {

@@ -43,7 +43,7 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
         return spc__fail(error, SPC_EINVAL,
                          "the axes '%.20s' of an input: expected xyz or zyx",
                          input->axes);
-    /* The first tensor and set 0 are those of the input, which all layers rely
+    /* The first tensor and set 0 belong to the input, which all layers rely
      * on. */
     if (net->tensor_count > 0)
         return spc__fail(error, SPC_ESTATE, "the network has an input already");
@@ -383,7 +383,7 @@ static spc_status check_way_back(const spc_net *net, const spc__net_node *node,
                      pooling->name);
 }
 
-/* Takes from the input what the layer left out. */
+/* Fills in defaults from the input for members that the layer left out. */
 static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
                                    spc_error *error)
 {
@@ -398,7 +398,7 @@ static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
     return SPC_OK;
 }
 
-/* The second operand: rows of the same set, or those of batch elements. */
+/* The second operand: rows of the same set, or one row per batch element. */
 static spc_status check_add(const spc_net *net, const spc_feature *f,
                             const spc__net_tensor *in, int add,
                             spc_error *error)

@@ -12,8 +12,8 @@
 #include "plan/capture.h"
 #include <stdlib.h>
 
-/* Rows of a set. Those of the input's set are the caller's, or those that
- * points were turned into. */
+/* Rows of a set. The rows of the input's set come from the caller or from the
+ * points that became voxels. */
 static const int32_t *rows_of(const spc_net_plan *plan,
                               const spc_net_buffers *buffers, int set)
 {

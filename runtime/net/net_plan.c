@@ -416,7 +416,8 @@ static spc_status arrange(spc_net_plan *plan)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* Makes everything of a plan. On failure the caller frees what exists. */
+/* Makes all parts of a plan. On failure the caller frees the allocated
+ * parts. */
 static spc_status make(spc_net_plan *plan)
 {
     spc_status status;

@@ -20,22 +20,23 @@ typedef struct spc__net_work {
     spc_net_step_kind kind;
     int node;   /* node of a layer: the convolution, if an ADD was fused into
                  * it; the first of siblings that form one wide layer */
-    int set;    /* the set that is filled, or that of a layer's outputs */
+    int set;    /* the set that is filled, or the set of a layer's outputs */
     int map;    /* the map that is filled or read; -1 for linear layers */
     bool fills; /* the map also fills the input's set */
     int in, add, out;    /* tensors */
     int index;           /* written by POOL, read by UNPOOL */
     int64_t channel;     /* first channel of the outputs in `out` */
-    spc_conv conv;       /* with pitches and the fused ADD */
-    spc_feature feature; /* with the pitches of its tensors */
+    spc_conv conv;       /* problem with pitches and the fused ADD */
+    spc_feature feature; /* operator with the pitches of its tensors */
     spc_plan *conv_plan;
-    struct spc__binding *rows; /* of a linear layer: its plan on a layout of
-                                * rows (net_rows.c) */
+    struct spc__binding *rows; /* plan of a linear layer on a layout of rows
+                                * (net_rows.c) */
     spc_feature_plan *feature_plan;
     void *packed;            /* weights on the device */
-    float *scale, *bias;     /* on the device */
+    float *scale, *bias;     /* bias on the device */
     size_t weights_bytes;    /* of `packed`, `scale` and `bias` */
-    size_t workspace, bytes; /* position and size in the memory of a run */
+    size_t workspace, bytes; /* position and size of the workspace in the memory
+                                of a run */
     char kernel[256];
 } spc__net_work;
 
@@ -73,8 +74,8 @@ struct spc_net_plan {
     spc_ctx *ctx;
     const spc_net *net;
     spc_net_options options;
-    spc_voxels *voxels; /* of a plan that takes points; NULL in other plans and
-                         * while a sample is indexed */
+    spc_voxels *voxels; /* voxeliser of a plan that takes points; NULL in other
+                         * plans and while a sample is indexed */
     spc_voxels_info points; /* at the last check */
     spc_coords **sets;      /* by set and map of the network; NULL: unused */
     spc_map **maps;
@@ -82,17 +83,18 @@ struct spc_net_plan {
     int work_count;
     spc__net_layout *layouts;
     int layout_count;
-    float *scales;             /* on the device, by tensor; used for I8 */
+    float *scales;             /* scales on the device, by tensor; used for
+                                  I8 */
     spc__net_branch *branches; /* of the first works; NULL: none */
     int branch_count;
     int *siblings; /* by node: the next sibling computed with it, or -1 */
     spc__net_position *positions; /* by tensor */
-    spc__net_piece *pieces; /* first those of tensors, then those of
+    spc__net_piece *pieces; /* first the pieces of tensors, then the pieces of
                              * workspaces */
     int piece_count;
     size_t memory_bytes, weights_bytes;
-    bool ran;                 /* it ran since it was planned */
-    bool checked;             /* it was checked since it ran */
+    bool ran;                 /* the plan ran since it was made */
+    bool checked;             /* the last run was checked */
     struct spc__graph *graph; /* NULL: no run was captured */
     spc_net_buffers captured;
 };
@@ -195,8 +197,8 @@ bool spc__net_follows(const spc__net_waits *waits, int i, int j);
 /* Lists the works that work i waits for directly. Returns their number. */
 int spc__net_waits_of(int *list, const spc__net_waits *waits, int i);
 
-/* The rows of the input's set: the caller's, or those that the points were
- * turned into. */
+/* The rows of the input's set: from the caller, or from points that became
+ * voxels. */
 spc_net_buffers spc__net_rows(const spc_net_plan *plan,
                               const spc_net_buffers *buffers);
 

@@ -185,7 +185,7 @@ spc_status spc__net_reserve_cloud(spc_net_plan *plan, int i)
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
-/* A caller's points are floats; those of a sample or scene are steps. */
+/* A caller's points are floats; points of a sample or scene are steps. */
 spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
                                const spc_net_buffers *b, void *stream)
 {
@@ -222,8 +222,8 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
                                                 &map->geometry, 0);
 }
 
-/* The room of a map of points: by the user's word, by the sample, or by a
- * guess. */
+/* The room of a map of points: stated by the user, derived from the sample, or
+ * guessed. */
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
 {
     const spc_net_options *o = &plan->options;

@@ -96,7 +96,7 @@ static spc_status add_scale(spc__net_node *node, spc_error *error)
     return SPC_OK;
 }
 
-/* Changes a layer's types to those of its tensors. */
+/* Sets a layer's types to the types of its tensors. */
 static spc_status change_layer(spc__net_node *node, const bool *whole,
                                spc_error *error)
 {
@@ -177,8 +177,7 @@ spc_status spc_net_quantise(int *layers, spc_net *net, const float *ranges,
         if (layers != NULL)
             *layers += whole[node->in[0]];
     }
-    /* Tensors change last: the conversion above compares the types of
-     * before. */
+    /* Tensors change last: the conversion above compares the previous types. */
     for (int t = 0; t < net->tensor_count && status == SPC_OK; t++)
         if (whole[t]) {
             net->tensors[t].dtype = SPC_I8;

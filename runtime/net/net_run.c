@@ -68,8 +68,8 @@ static spc_status run_voxels(const spc_net_plan *plan,
                              stream);
 }
 
-/* If points are turned into voxels, the rows are those of the voxels, and their
- * number is on the device only. */
+/* If points are turned into voxels, the rows are the voxels, and only the
+ * device knows their number. */
 spc_net_buffers spc__net_rows(const spc_net_plan *plan,
                               const spc_net_buffers *b)
 {
@@ -453,7 +453,8 @@ static bool is_of_points(const spc_map *map)
     return map->in->indexer->triplets != NULL;
 }
 
-/* What is read of a network in one step: its sets and maps, none of points. */
+/* The sets and maps of a network that one step reads, except those of
+ * points. */
 typedef struct read_list {
     spc_coords **sets;
     spc_map **maps;

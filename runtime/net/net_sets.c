@@ -249,8 +249,8 @@ static spc_status make_map(spc_net_plan *plan, int i)
     return SPC_OK;
 }
 
-/* A set that is filled together with a map has no work of its own. Sets and
- * maps that no work names are not made. */
+/* A set that is filled together with a map has no separate work. Sets and maps
+ * that no work names are not made. */
 spc_status spc__net_make_sets(spc_net_plan *plan)
 {
     spc_error *error = spc__error_of(plan->ctx);

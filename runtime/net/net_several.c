@@ -107,7 +107,8 @@ static spc_status regrouped_set(spc__net_set *set, const spc_net *net,
                 set->shape[a] = (int)most;
         }
     }
-    /* If the shape of a source is unknown, so is that of the set. */
+    /* If the shape of a source is unknown, the shape of the set is unknown
+     * too. */
     for (int i = 0; i < node->ins; i++)
         if (net->sets[set->from[i]].shape[0] == 0)
             memset(set->shape, 0, sizeof(set->shape));

@@ -103,7 +103,7 @@ static void add_map(cost *c, const spc_net_plan *plan, int i)
     add_term(c, fixed + (searched ? search : 0), plan->sets[map->to]);
 }
 
-/* Adds up what a branch costs. */
+/* Sums the costs of a branch. */
 static void find_cost(cost *c, const spc_net_plan *plan, int i)
 {
     const spc__net_work *work = &plan->works[i];
@@ -199,8 +199,8 @@ static int end_branches(model *m, double now)
     return freed;
 }
 
-/* Plays the branches: each begins when what it waits for has ended and enough
- * blocks are free. */
+/* Simulates the branches: a branch begins when its predecessors have ended and
+ * enough blocks are free. */
 static void run_branches(model *m)
 {
     int free = m->blocks;

@@ -31,7 +31,7 @@ static bool is_part(const spc_net *net, int tensor)
     return false;
 }
 
-/* I8 tensors have scales of their own, and clouds have maps of their own. */
+/* I8 tensors have separate scales, and clouds have separate maps. */
 static bool can_join(const spc_net *net, const spc__net_node *node)
 {
     const spc__net_tensor *out = &net->tensors[node->out];
@@ -64,8 +64,7 @@ static void join_with(int *next, bool *joined, const spc_net *net, int first,
 {
     int channels = net->nodes[first].conv.cout, last = first;
 
-    /* A layer that does not fit any more begins a wide layer of its own
-     * later. */
+    /* A layer that no longer fits begins another wide layer later. */
     for (int i = first + 1; i < net->node_count; i++) {
         const spc__net_node *node = &net->nodes[i];
         if (!may[i] || joined[i] || !are_alike(&net->nodes[first], node) ||
@@ -114,8 +113,8 @@ int spc__net_wide_channels(const spc_net_plan *plan, int node)
 
 /* ---- shared parameters --------------------------------------------------- */
 
-/* Values are ordered by output channel, so those of one layer follow those of
- * another. */
+/* Values are ordered by output channel, so the values of one layer follow the
+ * values of another. */
 static spc_status join_values(spc__net_node *out, const spc_net_plan *plan,
                               int first, int which, spc_error *error)
 {

@@ -79,7 +79,8 @@ static bool meet(const use *a, const use *b)
     return a->piece == b->piece && a->begin < b->end && b->begin < a->end;
 }
 
-/* True if work i reads what j writes, or writes what j reads or writes. */
+/* True if work i reads an array that j writes, or writes an array that j reads
+ * or writes. */
 static bool share_tensors(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES], other[MOST_USES];
@@ -104,7 +105,7 @@ static bool lie_together(const spc__net_piece *a, const spc__net_piece *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* True if a piece that work i writes overlaps the memory of one of j's. */
+/* True if a piece that work i writes overlaps the memory of work j. */
 static bool writes_over(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES], other[MOST_USES];
@@ -125,7 +126,7 @@ static bool writes_over(const spc_net_plan *plan, int i, int j)
     return lie_together(work, their);
 }
 
-/* True if the order of the two works matters to what either reads. */
+/* True if the order of the two works affects the data that either reads. */
 static bool meet_in_memory(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES];
@@ -160,8 +161,8 @@ static bool *find_follows(const spc_net_plan *plan, bool by_memory)
     bool *follows = calloc(n * n + 1, sizeof(*follows));
 
     for (size_t i = (size_t)plan->branch_count; i < n && follows != NULL; i++)
-        /* From the nearest j back: what j follows is then already marked for i,
-         * and those pairs need no comparison. */
+        /* From the nearest j back: the predecessors of j are then already
+         * marked for i and need no comparison. */
         for (size_t j = i; j-- > (size_t)plan->branch_count;) {
             if (follows[i * n + j] ||
                 !(share_tensors(plan, (int)i, (int)j) ||

@@ -441,8 +441,8 @@ static void take_add(draft *d, spc__net_work *work, int add)
     const spc__net_node *node = &d->net->nodes[add];
     const spc__net_node *conv = &d->net->nodes[work->node];
 
-    /* The ADD's activation follows the sum. An epilogue without one accepts
-     * only AFTER. */
+    /* The ADD's activation follows the sum. An epilogue without an activation
+     * accepts only AFTER. */
     work->conv.add = SPC_ADD_BEFORE;
     work->conv.activation = node->feature.activation;
     work->conv.slope = has_slope(&node->feature) ? node->feature.slope : 0;
@@ -557,7 +557,8 @@ static spc_status add_concat(draft *d, int i, spc_error *error)
     return status;
 }
 
-/* Adds what a layer needs, unless another layer has taken it over. */
+/* Adds the sets, maps and works that a layer needs, unless the layer was merged
+ * into another. */
 static spc_status add_node_work(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv_table.h - the table of convolutions: one row an operator. They differ in
- * their words and maps alone; all have the same operands, passes and kernels.
+ * conv_table.h - the table of convolutions: one row an operator. Operators
+ * differ only in their words and maps; all have the same operands, passes and
+ * kernels.
  */
 #ifndef SPC_RUNTIME_CONV_TABLE_H
 #define SPC_RUNTIME_CONV_TABLE_H
@@ -12,7 +13,8 @@ typedef struct spc__conv_row {
     const char *word;          /* the first word of its text */
     unsigned rules;            /* that it may have, one bit each */
     const char *rules_text;    /* the same for messages */
-    bool inverse;              /* its geometry is read in reverse */
+    bool inverse;              /* its geometry is read in the reverse
+                                  direction */
     const char *example;       /* for messages about a missing word */
     spc_operator_info info[2]; /* its listings; the second may be empty */
 } spc__conv_row;

@@ -202,8 +202,8 @@ static void set_slope(spc__attrs *out, const spc_conv *conv)
 
 void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
 {
-    /* Only what differs from the default is written, so that layers without an
-     * epilogue keep the keys that they had before there were any. */
+    /* Only values that differ from the default are written, so layers without
+     * an epilogue keep the keys from before epilogues existed. */
     if (conv->scale)
         spc__attrs_set_number(out, "scale", 1);
     if (conv->activation != SPC_ACT_NONE)
@@ -306,7 +306,7 @@ spc_status spc__epilogue_read(void *conv, spc__span value, spc_error *error)
     return SPC_OK;
 }
 
-/* Appends to the text in out[bytes] what fits. */
+/* Appends as much of the text to out[bytes] as fits. */
 __attribute__((format(printf, 3, 4))) static void
 append(char *out, size_t bytes, const char *format, ...)
 {

@@ -44,7 +44,7 @@ bool spc__feature_takes_map(const spc_feature *feature);
 /* True if the map is the inverse one. */
 bool spc__feature_takes_inverse(const spc_feature *feature);
 
-/* True if each row is computed alone, independent of the set. */
+/* True if each row is computed separately, independent of the set. */
 bool spc__feature_is_by_row(const spc_feature *feature);
 
 /* True if the operator reads a second array of rows, `add`. */

@@ -31,8 +31,8 @@ static int64_t repeat_outputs(const spc_feature *f)
     return (int64_t)f->channels * f->by;
 }
 
-/* Every channel of a group gets the gradient of the group's sum. That of a mean
- * also has a factor, so it has kernels of its own. */
+/* Every channel of a group gets the gradient of the group's sum. The gradient
+ * of a mean also has a factor, so it has separate kernels. */
 static void dgrad_of_sum(spc_feature *out)
 {
     spc__feature_become(out, SPC_FEATURE_REPEAT, out->channels / out->by,

@@ -12,7 +12,7 @@ static const spc__feature_row *const rows[] = {SPC__FEATURE_ROWS(ROW)};
 static const spc__feature_row *const listed[] = {SPC__FEATURE_ROWS(ROW)};
 #undef ROW
 
-/* Each enumerator has one row: their number is that of the rows. */
+/* Each enumerator has exactly one row, so the two numbers are equal. */
 _Static_assert(sizeof(rows) == sizeof(listed),
                "an operator has no row, or two");
 

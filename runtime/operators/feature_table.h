@@ -16,7 +16,7 @@
 #include "spc.h"
 
 /* All operators: the enumerator and the name of the row. Listings have this
- * order; it need not be that of the enumerators. */
+ * order, which may differ from the order of the enumerators. */
 #define SPC__FEATURE_ROWS(ROW)                                                 \
     ROW(POOL, pool)                                                            \
     ROW(UNPOOL, unpool)                                                        \
@@ -41,7 +41,7 @@
 #define SPC__WORDS_ACT " act=none slope="
 #define SPC__WORDS_PASS " dtype=f16 pass=forward"
 
-/* Groups of words. Each is a bit of what an operator takes. */
+/* Groups of words, one bit each. An operator takes some of these groups. */
 enum {
     SPC__TAKES_PASS = 1 << 0,   /* pass */
     SPC__TAKES_MAP = 1 << 1,    /* rule, k, stride and the others of a map */
@@ -54,16 +54,17 @@ enum {
     SPC__TAKES_PLANES = 1 << 8  /* shape, order */
 };
 
-/* The inputs of an output, besides a row of `add`. */
+/* The inputs on which an output depends, except a row of `add`. */
 typedef enum spc__feature_reads {
     SPC__READS_ROW,  /* its own row of inputs */
-    SPC__READS_MAP,  /* the rows that a map shows it */
-    SPC__READS_BATCH /* the voxels of a batch element, or which one it is in */
+    SPC__READS_MAP,  /* the rows that a map gives for the output */
+    SPC__READS_BATCH /* the voxels of a batch element, or the number of that
+                        element */
 } spc__feature_reads;
 
 /* The member of spc_feature that the value of the first word selects. */
 typedef enum spc__feature_selects {
-    SPC__SELECTS_NOTHING, /* the operator alone */
+    SPC__SELECTS_NOTHING, /* the operator only */
     SPC__SELECTS_REDUCTION,
     SPC__SELECTS_ACTIVATION,
     SPC__SELECTS_INDEX
@@ -74,15 +75,16 @@ typedef struct spc__feature_row {
     /* ---- text */
     const char *name;          /* for templates */
     const char *word;          /* the first word; several rows may have it */
-    const char *const *values; /* its values, NULL at the end; NULL: none */
+    const char *const *values; /* its values, ended by NULL; NULL: no values */
     const char *value_is;      /* the noun for it in messages */
     spc__feature_selects selects;
     unsigned takes;         /* groups of words */
-    spc_operator_info info; /* of listings; its words are those groups */
+    spc_operator_info info; /* words for listings: the words of those groups */
 
     /* ---- checks and attrs */
     spc_status (*check)(const spc_feature *f, spc_error *error); /* none */
-    void (*attrs)(spc__attrs *out, const spc_feature *f);        /* no more */
+    void (*attrs)(spc__attrs *out, const spc_feature *f);        /* no further
+                                                                    check */
 
     /* ---- shapes */
     spc__feature_reads reads;
@@ -90,7 +92,7 @@ typedef struct spc__feature_row {
                                                * outputs; `channels` */
     bool inverse;                             /* it reads the inverse map */
     bool adds;                                /* it reads `add` */
-    bool add_by_batch; /* which has a row for each batch element; its gradient
+    bool add_by_batch; /* `add` has a row for each batch element; its gradient
                         * is the WGRAD */
     bool out_by_batch; /* it has a row of outputs for each batch element */
     bool planes;       /* such a row is dense planes of shape[] */
@@ -100,8 +102,8 @@ typedef struct spc__feature_row {
 
     /* ---- passes */
     void (*make_dgrad)(
-        spc_feature *out); /* from a layer to its DGRAD, which may be
-                            * another operator; only the pass differs */
+        spc_feature *out); /* from a layer to its DGRAD, which may be another
+                            * operator; NULL: only the pass differs */
     bool (*has_dgrad)(const spc_feature *f); /* the DGRAD is no other operator;
                                               * if it has launches */
     bool (*needs_in)(const spc_feature *f);  /* the DGRAD reads the layer's

@@ -67,7 +67,7 @@ static void list_values(const char *names[VALUES_MOST],
     names[count] = NULL;
 }
 
-/* Sets the operator and what its value selects. */
+/* Sets the operator and the member that its value selects. */
 static void set_head(spc_feature *f, const head_value *of)
 {
     f->op = of->op;
@@ -86,7 +86,7 @@ static void set_head(spc_feature *f, const head_value *of)
     }
 }
 
-/* The value that the operator's head has, for writing. */
+/* The value in the operator's first word, for writing. */
 static unsigned value_of(const spc_feature *f, const spc__feature_row *row)
 {
     switch (row->selects) {
@@ -243,7 +243,7 @@ typedef struct writer {
 
 static void write_text(writer *w, const char *format, ...) SPC_PRINTF(2, 3);
 
-/* Appends, and counts what does not fit, like snprintf(). */
+/* Appends text, and counts characters that do not fit, like snprintf(). */
 static void write_text(writer *w, const char *format, ...)
 {
     size_t left = w->length < w->bytes ? w->bytes - w->length : 0;

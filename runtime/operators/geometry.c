@@ -100,8 +100,8 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
         return false;
     if (a->offset_count > 0)
         return same_axes(a->shape, b->shape);
-    /* By value: one geometry may name the origin that the other one gets by
-     * default. */
+    /* Compared by value: one geometry may state the origin that the other has
+     * by default. */
     for (int axis = 0; axis < 3; axis++)
         if (spc__geometry_origin(a, axis) != spc__geometry_origin(b, axis))
             return false;

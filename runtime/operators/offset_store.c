@@ -55,7 +55,7 @@ static stored *add(_Atomic(stored *) *bucket, stored *first,
     made->count = g->offset_count;
     memcpy(made->offsets, g->offsets, bytes_of(g->offset_count));
     made->next = first;
-    /* A failed exchange loads what others have added into made->next. */
+    /* A failed exchange loads the lists of other threads into made->next. */
     while (!atomic_compare_exchange_weak(bucket, &made->next, made))
         if ((other = find(made->next, g)) != NULL) {
             free(made);

@@ -20,7 +20,8 @@ static const spc_operator_info regroupings[] = {
 };
 enum { REGROUPINGS = sizeof(regroupings) / sizeof(regroupings[0]) };
 
-/* Listing `i` of convolutions; *i becomes what is left if there are fewer. */
+/* Returns listing `i` of convolutions; if there are fewer, reduces *i by their
+ * number. */
 static const spc_operator_info *convolution(int *i)
 {
     for (int op = 0; op < SPC__CONVS; op++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * background.c - background mode: a thread that compiles or tunes what plans
- * lack.
+ * background.c - background mode: a thread that compiles or tunes kernels for
+ * plans.
  *
  * The thread has its own context on the same device and files. It stores its
  * results in the database, where the host's next plan finds them. So the two

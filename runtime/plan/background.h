@@ -16,8 +16,8 @@ typedef struct spc__lack {
 
 /*
  * Asks the thread of a context in background mode. Returns a flag that becomes
- * nonzero once there is something better, and lives as long as the context.
- * Returns NULL if there will be nothing.
+ * nonzero once a better kernel is available, and lives as long as the context.
+ * Returns NULL if the thread cannot provide a better kernel.
  */
 const int *spc__background_ask(spc_ctx *ctx, const spc__lack *lack);
 

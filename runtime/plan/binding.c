@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* binding.c - decides once what launches of a plan on a map have in common. */
+/* binding.c - computes once the launch arguments that all launches of a plan on
+ * a map share. */
 #include "plan/binding.h"
 
 #include "base/error.h"
@@ -10,8 +11,8 @@
 /* ---- the life of a plan -------------------------------------------------- */
 
 /* The plan holds it, and so does every binding. Its address identifies the
- * plan: unlike the plan's own, it cannot be that of a later plan as long as
- * there is a binding. */
+ * plan. Unlike the plan's address, it cannot be reused for a later plan while a
+ * binding exists. */
 struct spc__plan_life {
     int holders;
     bool ended;          /* the plan was freed */

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * binding.h - a plan with a map: what is the same in every launch.
+ * binding.h - a plan with a map: the arguments that are the same in every
+ * launch.
  *
  * spc_map_prepare makes the binding and attaches it to the map, which frees it.
  * A binding stays right when the map is filled again, because the arrays of a
  * map keep their addresses. The two things that a fill or a check changes, the
  * rows that the host knows and the number of pairs, are read in every call.
- * Where the capacity of a set has changed, it is not found any more, and
- * spc_map_prepare makes it anew.
+ * If the capacity of a set has changed, the binding is no longer found, and
+ * spc_map_prepare makes a new one.
  *
  * A map that has the layouts of a plan without having been prepared for it is
  * bound by the first launch. The execute path allocates nothing, so this works
- * for one map of each plan. Launches on others make a binding of their own.
+ * for one map of each plan. Launches on other maps each make a temporary
+ * binding.
  *
  * Threads may execute plans on one map at the same time: while its plan lives,
  * a binding does not change. The memory of a binding whose plan was freed
@@ -35,7 +37,7 @@ struct spc__binding {
     spc_map_view groups[SPC__ORDER_GROUPS + 1];
 };
 
-/* Computes what follows from `args.map`, which the caller has set. */
+/* Computes the values that follow from `args.map`, which the caller has set. */
 void spc__binding_measure(spc__binding *binding, const spc_plan *plan);
 
 /* Makes a binding for one call. Returns false if the map, which must fit the

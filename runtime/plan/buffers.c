@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffers.c - lists the arrays that a plan needs, and checks those of a call.
+/* buffers.c - lists the arrays that a plan needs, and checks the arrays of a
+ * call.
  */
 #include "plan/buffers.h"
 
@@ -48,8 +49,8 @@ void spc__buffers_list(spc__buffer_list *out, const spc_conv *conv,
     spc__operand operands[SPC_OPERANDS];
     spc__buffer *all = out->all;
 
-    /* The pitch and the width of a row are those of any number of rows, so one
-     * is enough here. */
+    /* The pitch and width of a row do not depend on the number of rows, so one
+     * row is enough here. */
     spc__operands(operands, conv, 1, 1);
     /* The template decides how it packs weights, so only it knows their
      * size. */

@@ -17,12 +17,12 @@ typedef struct spc__buffer {
     size_t alignment; /* a power of two */
     size_t pitch, width;
     spc__operand_rows rows;
-    bool always; /* must have an address even if it has no bytes */
+    bool always; /* needs an address even if it has no bytes */
 } spc__buffer;
 
 enum { SPC__BUFFER_OUT, SPC__BUFFER_WORKSPACE, SPC__BUFFER_IN };
 
-/* The arrays of a layer: those above, then the others in the order of
+/* The arrays of a layer: those above, then the other operands in the order of
  * spc_operand. Only the first two are written. */
 typedef struct spc__buffer_list {
     spc__buffer all[SPC_OPERANDS + 1];
@@ -30,7 +30,7 @@ typedef struct spc__buffer_list {
     bool in_place; /* `weights` may be `out` */
 } spc__buffer_list;
 
-/* Sizes that calls may differ in. */
+/* Sizes that may differ between calls. */
 typedef struct spc__buffer_sizes {
     int64_t rows[SPC__ROWS_OUT + 1]; /* by spc__operand_rows; the first is 1 */
     size_t workspace_bytes;

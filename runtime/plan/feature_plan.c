@@ -90,7 +90,7 @@ static spc_status load_step(spc_feature_plan *plan, int i,
     spc_status status = spc__ctx_kernel(&plan->wide[i], plan->ctx, code,
                                         s->name, s->shared_bytes);
 
-    /* Replaced below if there is a kernel of its own for single elements. */
+    /* Replaced below if there is a separate kernel for single elements. */
     plan->single[i] = plan->wide[i];
     snprintf(name, sizeof(name), "%s_1", s->name);
     if (status == SPC_OK && has_single(plan, s))
@@ -363,7 +363,7 @@ static spc_status take_map(run *r, const spc_map *map, spc_error *error)
     return SPC_OK;
 }
 
-/* Takes the set or the map, whichever the operator works on. */
+/* Takes the set or the map, depending on the operator. */
 static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
                              spc_error *error)
 {

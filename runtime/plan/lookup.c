@@ -30,13 +30,13 @@ typedef struct lookup {
     spc__attrs problem;
     int64_t rows;      /* output rows; 0: unknown */
     int64_t pairs;     /* pairs of the map; 0: unknown */
-    char layer[200];   /* canonical text, for messages */
+    char layer[200];   /* canonical text of the layer, for messages */
     char refused[200]; /* why the first record was refused */
     spc_error unread;  /* the last read error that was reported */
-    const char *file;  /* this and the next: the last refused record */
+    const char *file;  /* here and next line: the last refused record */
     int64_t record;
     bool default_is_better; /* better than the nearest record */
-    spc_error fault;        /* the first faulty template's, or SPC_OK */
+    spc_error fault;        /* status of the first faulty template, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */

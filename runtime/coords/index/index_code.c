@@ -127,8 +127,8 @@ void spc__index_problem(spc__attrs *out, const spc__index_width *w,
 void spc__layout_problem(spc__attrs *out, const spc__index_width *w,
                          const spc_geometry *g, bool inverse)
 {
-    /* The layout kernel reads masks and keys of the rows, and no searched keys,
-     * so one width of those serves all. */
+    /* The layout kernel reads masks and keys of the rows, but no searched keys,
+     * so the width of searched keys does not matter. */
     spc__index_width width = {32, w->other, w->threads};
 
     spc__index_problem(out, &width, g, inverse);

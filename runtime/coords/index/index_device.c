@@ -9,8 +9,8 @@
  * only on the key width and the geometry, so compiled code in a database serves
  * any scene.
  *
- * This file has what sets (index_device_set.c) and maps (index_device_map.c)
- * share.
+ * This file contains the code that sets (index_device_set.c) and maps
+ * (index_device_map.c) share.
  */
 #include "coords/index/index_device.h"
 #include "base/error.h"

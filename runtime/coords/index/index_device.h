@@ -18,8 +18,9 @@ spc__index_runs spc__index_choose_runs(const spc_geometry *geometry,
                                        bool inverse);
 
 /* The key widths that the code of a launch depends on, in addition to the
- * geometry. `key` is the width of the searched keys, `other` that of the rows'
- * keys. For a derived set they are its own width and that of its inputs. */
+ * geometry. `key` is the width of the searched keys, `other` the width of the
+ * rows' keys. For a derived set they are the widths of its keys and of its
+ * inputs' keys. */
 typedef struct spc__index_width {
     int key, other;
     unsigned threads;

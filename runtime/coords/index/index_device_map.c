@@ -15,8 +15,8 @@ typedef struct map_work {
     spc__attrs config; /* search configuration */
     bool configured;   /* false: the template's default configuration */
     int *first;        /* the short form of the map (index_runs.cuh) */
-    unsigned *fours;   /* masks of more than one word, in groups of four
-                        * words */
+    unsigned *fours;   /* masks of more than one word, with groups of four words
+                        * side by side */
     int *pairs;        /* [grid * warps] */
     int32_t *list;     /* offset list of a kernel that is no box */
     void *table;       /* of the hash search */
@@ -442,7 +442,7 @@ spc_status spc__device_map_build(spc_map *map, const spc__source *source,
         add_derived(&args, map->derived);
     args.index = map->plain.index;
     args.stages |= SPC_INDEX_SEARCH | (args.index ? SPC_INDEX_PLAIN : 0);
-    /* This order has a kernel of its own, which needs the finished masks. It is
+    /* A separate kernel makes this order. It needs the finished masks, so it is
      * a second launch on the same stream. */
     bool apart = sorted && is_by_another_way(sorted);
     if (sorted && !apart)
@@ -526,7 +526,7 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
 
 const int *spc__device_map_pairs(const spc_map *map, size_t *words)
 {
-    /* The pairs of a linked map are counted by the search of the other one. */
+    /* The search of the other map counts the pairs of a linked map. */
     const map_work *w = map->derived_from ? map->derived_from->work : map->work;
 
     *words = pair_words(&w->s);

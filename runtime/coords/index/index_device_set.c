@@ -121,8 +121,8 @@ static spc_status load_merge(spc_coords *c, spc__index_set_work *w,
                            "spc_merge", 0, error);
 }
 
-/* A set with a map of its own may be sorted by the map's launch and never need
- * this kernel, so it is loaded on first use. */
+/* The launch of a submanifold map may sort its set, which then never needs this
+ * kernel, so the kernel is loaded on first use. */
 static spc_status load_sorting(spc_coords *c, spc_error *error)
 {
     spc__index_set_work *w = c->work;
@@ -263,8 +263,8 @@ static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
         args.stride[i] = by->stride[i];
         args.dilation[i] = by->dilation[i];
         args.padding[i] = by->padding[i];
-        /* The bound is that of the set's own rule, while the other numbers may
-         * be of a combined one (root.h). */
+        /* The bound belongs to the set's own rule; the other numbers may belong
+         * to a combined rule (root.h). */
         args.bound[i] = (int)spc__geometry_out_shape(&c->rule, i);
     }
     args.offsets = w->offsets;

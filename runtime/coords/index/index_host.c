@@ -2,7 +2,7 @@
 /*
  * index_host.c - the indexer of the cpu device: threaded C.
  *
- * It runs the templates' steps, each in a file of its own: pack, radix sort,
+ * It runs the templates' steps, each in a separate file: pack, radix sort,
  * merge, z-delta search, masks. Rows are processed in chunks.
  */
 #include "coords/index/index_host.h"
@@ -32,8 +32,8 @@ static void scratch_release(spc__host_scratch *s)
     free(s->counts);
 }
 
-/* Counts only for chunks that there can be: those of all 64 take 512 KB, which
- * the C library maps and unmaps for every set. */
+/* Counts only the chunks that can occur: counters for all 64 chunks take 512
+ * KB, which the C library would map and unmap for every set. */
 static spc_status scratch_alloc(spc__host_scratch *s, size_t rows,
                                 spc_error *error)
 {
@@ -50,7 +50,7 @@ static spc_status scratch_alloc(spc__host_scratch *s, size_t rows,
     if (all)
         all = (s->counts = malloc((sizeof(int) * chunks)
                                   << SPC__HOST_DIGIT_BITS)) != NULL;
-    /* On failure, set_destroy() and map_destroy() free what was allocated. */
+    /* On failure, set_destroy() and map_destroy() free the allocated parts. */
     return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
 }
 
@@ -77,8 +77,8 @@ static size_t rows_sorted(const spc_coords *c)
     return rows > proposed ? rows : proposed;
 }
 
-/* Allocates what sorting needs. A derived set also has a list of all outputs
- * that its inputs propose. */
+/* Allocates the memory for sorting. A derived set also has a list of all
+ * outputs that its inputs propose. */
 static spc_status set_create(spc_coords *c, spc_error *error)
 {
     spc__host_set *w = c->work = calloc(1, sizeof *w);
@@ -100,7 +100,7 @@ static void map_destroy(spc_map *map)
     map->work = NULL;
 }
 
-/* Allocates what sorting the rows of a map needs. */
+/* Allocates the memory for sorting the rows of a map. */
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     spc__host_scratch *s = map->work = calloc(1, sizeof *s);

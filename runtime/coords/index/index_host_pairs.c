@@ -60,7 +60,7 @@ static void index_rows(const listing *l)
 /* Lists the pairs of one offset. */
 static void list_offset(void *payload, int64_t k)
 {
-    /* Offsets write to ranges of their own, so threads need no atomics. */
+    /* Each offset writes to a separate range, so threads need no atomics. */
     const listing *l = payload;
     const int *in = inputs_at(l->map, k);
     int rows = *l->map->to->count, at = l->pairs->begin[k];

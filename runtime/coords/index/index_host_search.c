@@ -45,7 +45,7 @@ typedef struct line {
 typedef struct search {
     spc_map *map;
     uint64_t *own;  /* position of each row's own key among the searched keys */
-    int rows, each; /* all rows, and those of a chunk */
+    int rows, each; /* all rows, and the rows of a chunk */
     int64_t pairs;
 } search;
 
@@ -222,8 +222,8 @@ static void move_into_guard(int64_t c[4], const spc_index_key *layout,
     }
 }
 
-/* Finds each row's own key among the searched keys; the key searched for is
- * that of output * stride. */
+/* Finds each row's own key among the searched keys; it searches for the key of
+ * output * stride. */
 static void find_own(const search *s, int begin, int end)
 {
     const spc_map *map = s->map;

@@ -227,8 +227,8 @@ static int propose_listed(int32_t *to, const spc_geometry *g,
     return written;
 }
 
-/* Lists the outputs that read an input: the product of those along each axis.
- * Returns their number. */
+/* Lists the outputs that read an input: the product of the outputs along each
+ * axis. Returns their number. */
 static int propose(int32_t *to, const spc_geometry *g, const int32_t c[4])
 {
     if (spc__geometry_derives_by_list(g))
@@ -266,8 +266,9 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
         proposed +=
             propose(w->proposed + 4 * (size_t)proposed, &c->rule, voxel);
     }
-    /* The first call clears counters of the sort. The second one drops what the
-     * sort counted: proposals are equal by design, which is no error. */
+    /* The first call clears the counters of the sort. The second call drops the
+     * duplicates that the sort counted: several inputs may propose the same
+     * output, which is no error. */
     clear_stats(c, 0);
     if (!sort_rows(c, w->proposed, proposed, &kept))
         return spc__interrupted(error);

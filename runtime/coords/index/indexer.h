@@ -33,7 +33,8 @@ typedef struct spc__source {
     int rows;
 } spc__source;
 
-/* What only maps of points have: they list triplets, not pairs. */
+/* Functions that only maps of points have; these maps list triplets, not
+ * pairs. */
 typedef struct spc__triplet_ops {
     /* Fills the clouds from these rows in units of a scene, and the map. */
     spc_status (*rebuild)(spc_map *map, const int32_t *steps, int64_t rows,
@@ -103,8 +104,8 @@ typedef struct spc__indexer {
     /* Lists the pairs of the built map. */
     spc_status (*list)(const spc_map *map, const spc__map_pairs *pairs,
                        void *stream, spc_error *error);
-    /* Returns the counters on the device, *words of them, whose sum is the
-     * number of pairs of the last build. NULL: map->pairs has it already. */
+    /* Returns the counters on the device, *words in number. Their sum is the
+     * number of pairs of the last build. NULL: map->pairs is already exact. */
     const int *(*pairs)(const spc_map *map, size_t *words);
     /* Limits later launches to `blocks` blocks, so that other kernels can run
      * at the same time; 0 removes the limit. Results do not change. NULL: the

@@ -59,7 +59,7 @@ spc_status spc__points_fill(spc_points *points, const float *xyz,
                             const int32_t *batch, const int32_t *count,
                             int64_t rows, void *stream, spc_error *error);
 
-/* Frees what the cloud has in addition to `rows`. */
+/* Frees the members of the cloud except `rows`. */
 void spc__points_destroy(spc_coords *rows);
 
 /* Fills the cloud from a scene's coordinates (device, [rows][4]). */

@@ -431,7 +431,8 @@ typedef struct digits {
     int counts[DIGITS];
 } digits;
 
-/* Counts the digit of a point whose upper digits are those that were found. */
+/* Counts the next digit of a point whose upper digits equal those found so
+ * far. */
 static void count_digit(query *q, const seen *s, void *payload)
 {
     digits *d = payload;
@@ -599,8 +600,8 @@ static void write_all(const spc_ctx *ctx, const void *args)
     const spc_radius_args *a = args;
 
     sum(a);
-    /* If they did not fit, the list is left as it is and `first` says that it
-     * is empty. */
+    /* If the triplets did not fit, the list is not written and `first` marks it
+     * as empty. */
     if (a->total[0] == a->total[1])
         spread(ctx, a->out.begin[*a->out.cells], write_chunk, a);
 }

@@ -93,7 +93,7 @@ void spc__points_bundle(const spc_ctx *ctx, const void *args)
     }
 }
 
-/* The cost of a tile is that of its most expensive bundle. */
+/* The cost of a tile is the cost of its most expensive bundle. */
 static int cost_of_tile(const spc_bundle_args *a, int tile)
 {
     const int *costs = a->costs + tile * (SPC_BUNDLE_TILE / SPC_BUNDLE);

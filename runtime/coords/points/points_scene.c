@@ -240,8 +240,8 @@ static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
     spc_status status;
 
     *out = scene;
-    /* One cloud is both sides, and the second name needs a reference of its
-     * own. */
+    /* One cloud serves as both sides, so the second side needs another
+     * reference. */
     if (voxel == 0) {
         spc__coords_share(&scene->rows);
         return SPC_OK;

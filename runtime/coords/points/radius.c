@@ -111,7 +111,7 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
                : status;
 }
 
-/* Allocates the lists for the room that was asked for. */
+/* Allocates the lists for the requested capacity. */
 static spc_status alloc_arrays(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
@@ -172,8 +172,8 @@ static spc_status create_limits(const spc_map *map, spc_error *error)
                : status;
 }
 
-/* Makes everything of a map but its content. On failure map_destroy() releases
- * what exists. */
+/* Makes everything of a map except its contents. On failure map_destroy()
+ * releases the allocated parts. */
 static spc_status map_create(spc_map *map, spc_error *error)
 {
     radius_work *w = map->work = calloc(1, sizeof *w);
@@ -200,7 +200,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
 
 /* ---- creating ------------------------------------------------------------ */
 
-/* Sets what the map is. Its arrays come later. */
+/* Sets the properties of the map. Its arrays are allocated later. */
 static void describe(spc_map *map, spc_points *in, spc_points *to,
                      const spc_geometry *geometry, bool inverse)
 {

@@ -104,7 +104,7 @@ static bool may_merge(const spc__regroup *r)
     return !apart;
 }
 
-/* Adds a source, whose rows are numbered after those of the earlier ones. */
+/* Adds a source. Its rows are numbered after the rows of earlier sources. */
 static spc_status add_source(spc__regroup *r, spc_coords *source,
                              spc_error *error)
 {
@@ -124,7 +124,7 @@ static spc_status add_source(spc__regroup *r, spc_coords *source,
     return SPC_OK;
 }
 
-/* Sets what the regrouping is. Its arrays come later. */
+/* Sets the properties of the regrouping. Its arrays are allocated later. */
 static spc_status describe(spc__regroup *r, spc_coords *const *sources,
                            int count, const spc_regrouping *how,
                            spc_error *error)
@@ -404,7 +404,7 @@ static int half_of(spc_dtype dtype)
     return dtype == SPC_F16 ? 1 : dtype == SPC_BF16 ? 2 : 0;
 }
 
-/* Checks what a user wants to gather. */
+/* Checks the arguments of a gather. */
 static spc_status check_gather(const spc_coords *c, const spc_gather *how,
                                spc_error *error)
 {
@@ -449,7 +449,7 @@ static void describe_gather(spc_gather_args *args, const spc_coords *c,
 
     memcpy(args->first, r->first, sizeof r->first);
     args->sources = r->sources;
-    /* A slice is a row of its own, so with slices one row is one child. */
+    /* With slices, each child is a separate row. */
     args->children = how->slices ? 1 : r->children;
     args->slices = how->slices ? r->children : 1;
     args->channels = how->channels;
@@ -475,7 +475,7 @@ static spc_status check_features(const spc_coords *c, const void *const *given,
     return SPC_OK;
 }
 
-/* Checks what a user wants a mask of. */
+/* Checks the arguments of a mask. */
 static spc_status check_mask(const spc_coords *c, const void *const *in,
                              spc_dtype dtype, float above, spc_error *error)
 {

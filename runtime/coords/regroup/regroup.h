@@ -26,9 +26,9 @@ typedef struct spc__regroup {
     int32_t *list; /* [capacity][4] proposed voxels; the set's own coordinates
                     * if none merge */
     int *listed;   /* number of listed voxels */
-    int *slot;     /* [capacity] of each */
-    int *begin;    /* [capacity + 1] and */
-    int *slots;    /* [capacity]: those of each row of the set */
+    int *slot;     /* [capacity]: the slot of each */
+    int *begin;    /* [capacity + 1]: start of each row in `slots` */
+    int *slots;    /* [capacity]: slots, row by row of the set */
     int *of;       /* [all rows * children]: row of the set for each slot, or
                     * -1 */
 } spc__regroup;

@@ -55,7 +55,7 @@ static void scaled_voxel(int32_t out[4], const spc_coords *source,
     }
 }
 
-/* Counts the children of a row that the mask keeps, and lists those that
+/* Counts the children of a row that the mask keeps, and lists as many as
  * fit. */
 static void list_row(spc_coords *c, const int32_t voxel[4], int row,
                      const uint8_t *mask)
@@ -68,7 +68,8 @@ static void list_row(spc_coords *c, const int32_t voxel[4], int row,
         if (mask && !mask[slot])
             continue;
         listed_as = (*r->listed)++;
-        /* Still counted, so that the error can say what would have fitted. */
+        /* Still counted, so that the error can name the capacity that would
+         * have been enough. */
         if (listed_as >= c->capacity)
             continue;
         int32_t *to = r->list + 4 * (size_t)listed_as;
@@ -253,8 +254,8 @@ static void gather_row(const moving *m, part *p, int64_t row)
     store_row(m, p, a->out[0], row);
 }
 
-/* The gradient of a gather: sums those of all rows that the input's children
- * became. */
+/* The gradient of a gather: sums the gradients of all rows that the input's
+ * children became. */
 static void spread_row(const moving *m, part *p, int64_t row)
 {
     const spc_gather_args *a = m->args;

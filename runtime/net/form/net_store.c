@@ -223,7 +223,7 @@ typedef struct opening {
     int count;
 } opening;
 
-/* Frees what was read so far. */
+/* Frees the parts read so far. */
 static void forget(opening *o)
 {
     spc_net_free(o->net);

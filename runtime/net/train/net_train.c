@@ -85,7 +85,7 @@ static spc_net_options options_for(const spc_scene *scene, unsigned flags)
     o.capacity = o.sample_rows = spc_scene_rows(scene);
     o.sample = at;
     o.flags = flags;
-    /* The rule's bound: training must never run out of capacity halfway. */
+    /* The rule's bound, because training must not run out of capacity. */
     o.growth = 0;
     for (int64_t i = 0; i < 4 * o.capacity; i++) {
         int axis = (int)(i % 4);
@@ -97,11 +97,12 @@ static spc_net_options options_for(const spc_scene *scene, unsigned flags)
     return o;
 }
 
-/* Makes everything of a training. On failure the caller frees what exists. */
+/* Makes all parts of a training. On failure the caller frees the allocated
+ * parts. */
 static spc_status make(spc_training *t, const spc_net *net, const bool *used,
                        const spc_scene *scene, unsigned flags)
 {
-    /* The flag is of training alone, and the plan would refuse it. */
+    /* The flag exists only for training, and the plan would refuse it. */
     unsigned own = SPC_TRAINING_FEATURES;
     spc_net_options options = options_for(scene, flags & ~own);
     spc_status status;
@@ -154,7 +155,7 @@ static void release_pass(const spc_training *t, spc__train_pass *p)
         spc_map_free(p->map);
 }
 
-/* Frees what a step owns. */
+/* Frees the memory that a step owns. */
 static void release_step(const spc_training *t, step *s)
 {
     release_pass(t, &s->forward);

@@ -65,7 +65,7 @@ static action *add_action(spc_training *t, spc__train_do what, int s, int dy)
 
 /* ---- shares -------------------------------------------------------------- */
 
-/* Adds a share to a value's gradient. The sum gets an array of its own, since
+/* Adds a share to a value's gradient. The sum gets a separate array, since
  * kernels do not add in place. */
 static spc_status add_sum(spc_training *t, int value, int array)
 {
@@ -153,8 +153,8 @@ static spc_status add_up(spc_training *t, const step *s, int dy)
     int both[] = {s->in[0], s->add};
     spc_status status = SPC_OK;
 
-    /* The gradient of a sum is that of both operands, so both use the same
-     * array. */
+    /* The gradient of a sum is the gradient of both operands, so both use the
+     * same array. */
     for (int i = 0; i < 2 && status == SPC_OK; i++)
         if (t->values[both[i]].wanted)
             status = share(t, both[i], dy);

@@ -114,7 +114,7 @@ static spc_status bring_set(spc_training *t, int set)
     return status == SPC_OK ? add_update(t, set, NULL) : status;
 }
 
-/* Adds what must be filled before a map can be used, if any of it depends on
+/* Adds the fillings that a map needs, if any of its parts depends on
  * features. */
 static spc_status bring_map(spc_training *t, spc_map *map, int in, int to)
 {
@@ -326,8 +326,8 @@ static step *add_step(spc_training *t, spc__train_kind kind,
     return s;
 }
 
-/* Finishes a step's outputs. Their gradient is needed if that of an input is,
- * or if the step has parameters. */
+/* Finishes a step's outputs. Their gradient is needed if the gradient of an
+ * input is, or if the step has parameters. */
 static spc_status finish_step(spc_training *t, step *s,
                               const spc__net_tensor *like)
 {
@@ -516,7 +516,7 @@ static spc_status make_feature_node(spc_training *t, const spc__net_node *node)
     if (status != SPC_OK || f.activation == node->feature.activation)
         return status;
     /* The activation reads the operator's outputs in the backward pass, so it
-     * is a step of its own. */
+     * is a separate step. */
     act = (spc_feature)SPC_FEATURE_INIT;
     act.channels = t->values[*at].channels;
     act.dtype = f.dtype;
@@ -589,7 +589,7 @@ static spc_status make_node(spc_training *t, const spc__net_node *node)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* Allocates the lists for the most steps that the layers can have. */
+/* Allocates the lists for the largest possible number of steps. */
 static spc_status alloc_lists(spc_training *t)
 {
     const spc_net *net = t->plan->net;
