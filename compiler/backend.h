@@ -11,10 +11,10 @@ struct spc__compiler {
     spc_status (*compile)(spc__artefact *out, spc__compiler *compiler,
                           const spc__compile_job *job, spc__buf *log,
                           spc_error *error);
-    void (*close)(spc__compiler *compiler); /* also frees the struct */
+    void (*close)(spc__compiler *compiler); /* frees the struct as well */
     char identity[64];
     const char *flags; /* always passed; part of the key */
-    int limit_seconds; /* for one compilation, where it can be enforced */
+    int limit_seconds; /* limit for one compilation, if it can be enforced */
 };
 
 /* The headers that a source includes, directly or through others, in the order

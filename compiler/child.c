@@ -149,7 +149,7 @@ enum {
 typedef struct process {
     pid_t id;
     bool ended;
-    int exit_code; /* valid after it ended */
+    int exit_code; /* valid after the child ended */
     int output;    /* read end of the pipe; -1 after all writers closed it */
 } process;
 

@@ -21,7 +21,7 @@ struct spc__template {
     char device[SPC__ATTR_TEXT];
     char summary[128];
     char hash[SPC__SHA256_HEX];
-    bool *covers;    /* by shared file: is it part of the hash? */
+    bool *covers;    /* by shared file: true if it is part of the hash */
     int declared_at; /* line of the declaration */
     int chunk;       /* reference in Lua's registry */
 };
@@ -32,7 +32,7 @@ typedef struct spc__shared {
     char *name;
     char *text;
     int chunk;      /* LUA_NOREF for a header */
-    bool *includes; /* by shared file: does this file name it? */
+    bool *includes; /* by shared file: true if this file names it */
     char hash[SPC__SHA256_HEX];
 } spc__shared;
 

@@ -144,7 +144,7 @@ void spc__attribute_errors_to(lua_State *L, int index)
     spc__sandbox *box = spc__sandbox_of(L);
     lua_Debug record;
 
-    /* Where an error is reported that has no position of its own. */
+    /* The position for errors that have no position. */
     box->file = question->tpl->file;
     box->line = question->tpl->declared_at;
     if (!lua_isfunction(L, index))

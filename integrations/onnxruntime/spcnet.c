@@ -21,7 +21,7 @@ static const char cpu[] = "CPUExecutionProvider";
 static const char cuda[] = "CUDAExecutionProvider";
 
 /* An operator of one execution provider. The runtime passes it to most
- * functions; it is its first member that the runtime knows. */
+ * functions, and knows only its first member. */
 typedef struct provider_op {
     OrtCustomOp op;
     const char *provider;
@@ -31,7 +31,7 @@ typedef struct kernel {
     const OrtApi *api;
     served net;
     bool on_cuda;
-    pthread_mutex_t lock; /* a plan runs once at a time */
+    pthread_mutex_t lock; /* because a plan runs only once at a time */
 } kernel;
 
 static OrtStatus *failed(const OrtApi *api, const char *text)
@@ -51,9 +51,9 @@ typedef struct attributes {
     served_options options;
 } attributes;
 
-/* The runtime cannot be asked if an optional attribute is there. Reading one
- * that is missing fails and keeps the size; if the size has grown, the attribute
- * is too long. */
+/* The runtime has no query for whether an optional attribute exists. Reading a
+ * missing one fails and keeps the size. If the size has grown, the attribute is
+ * too long. */
 static bool read_text(char *out, const OrtApi *api, const OrtKernelInfo *info,
                       const char *name)
 {
@@ -95,7 +95,7 @@ static bool read_extent(int64_t out[3], const OrtApi *api,
     return count == 3;
 }
 
-/* False: *error has the sentence. */
+/* Returns false with a message in *error. */
 static bool read_attributes(attributes *out, const OrtApi *api,
                             const OrtKernelInfo *info, spc_error *error)
 {
@@ -165,7 +165,7 @@ static ONNXTensorElementDataType element_type(spc_dtype dtype)
                                : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
 }
 
-/* A tensor as it was passed; data is NULL for an optional one left out. */
+/* A tensor as it was passed; data is NULL for an omitted optional tensor. */
 typedef struct tensor {
     void *data;
     ONNXTensorElementDataType type;
@@ -197,7 +197,8 @@ static OrtStatus *read_input(tensor *out, const OrtApi *api,
     return status;
 }
 
-/* The sentence for inputs of another type or shape; "" if they are right. */
+/* Returns an error message for inputs of a wrong type or shape; "" if they are
+ * valid. */
 static void check_inputs(char *text, size_t bytes, const kernel *k,
                          const tensor *features, const tensor *coords,
                          const tensor *count)
@@ -239,7 +240,8 @@ static OrtStatus *make_output(void **out, kernel *k, OrtKernelContext *context,
         k->api->KernelContext_GetOutput(context, i, shape, dims, &value);
 
     *out = NULL;
-    if (status != NULL || value == NULL) /* an output that nothing reads */
+    if (status != NULL || value == NULL) /* the runtime does not request this
+                                            output */
         return status;
     return k->api->GetTensorMutableData(value, out);
 }
@@ -268,7 +270,8 @@ static OrtStatus *make_outputs(served_frame *frame, kernel *k,
     return status;
 }
 
-/* On cuda no scene is checked: that would wait for the device. */
+/* On cuda the scene is not checked, because the check would wait for the
+ * device. */
 static OrtStatus *run_frame(kernel *k, const served_frame *frame, void *stream)
 {
     spc_error error = {SPC_OK, ""};
@@ -331,8 +334,8 @@ static const char *ORT_API_CALL get_provider(const OrtCustomOp *op)
     return ((const provider_op *)op)->provider;
 }
 
-/* Features and outputs may have any type: the network's is known only when the
- * kernel is made. */
+/* Features and outputs may have any type here: the type of the network is known
+ * only when the kernel is made. */
 static ONNXTensorElementDataType ORT_API_CALL get_type(const OrtCustomOp *op,
                                                        size_t i)
 {
@@ -395,8 +398,8 @@ static int ORT_API_CALL last_version(const OrtCustomOp *op)
 
 static const provider_op ops[] = {{OP, cpu}, {OP, cuda}};
 
-/* The function that the runtime looks for in a library of operators. The
- * session options take the domain. */
+/* ONNX Runtime looks up this function in a library of operators. The session
+ * options take ownership of the domain. */
 ORT_EXPORT OrtStatus *ORT_API_CALL RegisterCustomOps(OrtSessionOptions *options,
                                                      const OrtApiBase *base);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bev_node.cpp - a node of ROS 2: subscribes "points" (PointCloud2), runs a
- * network of a database on each message, and publishes an output of it as
- * "bev" (Float32MultiArray). README.md has the parameters.
+ * bev_node.cpp - a ROS 2 node that subscribes to "points" (PointCloud2), runs a
+ * stored network on each message, and publishes one output as "bev"
+ * (Float32MultiArray). README.md lists the parameters.
  */
 #include "pointcloud2.h"
 
@@ -23,15 +23,15 @@ using std_msgs::msg::Float32MultiArray;
 
 /* ---- the network, without ROS -------------------------------------------- */
 
-/* The float of a binary16 (exact), or of a bfloat16. */
+/* Converts a binary16 (exactly) or a bfloat16 to float. */
 static float float_of(std::uint16_t bits, spc_dtype dtype)
 {
     std::uint32_t word = static_cast<std::uint32_t>(bits) << 16;
     float out;
 
     if (dtype == SPC_F16) {
-        /* 2^112 moves the exponent's bias from 15 to 127, subnormals
-         * included. */
+        /* 2^112 changes the exponent's bias from 15 to 127, also for subnormal
+         * numbers. */
         const std::uint32_t magnitude = (bits & 0x7fffu) << 13;
         std::memcpy(&out, &magnitude, sizeof(out));
         if (magnitude >= 0x7c00u << 13)
@@ -51,7 +51,7 @@ struct settings {
     std::int64_t voxels, points;
 };
 
-/* A network with its memory, captured once. */
+/* A network with its memory. Its run is captured once as a graph. */
 class frame_runner
 {
   public:
@@ -93,7 +93,7 @@ class frame_runner
     {
         return static_cast<std::size_t>(output_.batches * output_.elements);
     }
-    /* Runs one frame; `plane` gets the output's numbers. */
+    /* Runs one frame; `plane` receives the output. */
     spc_pointcloud2_counts run(std::vector<float> &plane,
                                const spc_pointcloud2 &cloud)
     {
@@ -234,7 +234,8 @@ class bev_node : public rclcpp::Node
                              "a cloud says is_dense, but %lld of its points "
                              "are not finite; they are dropped",
                              static_cast<long long>(counts.dropped));
-        /* The message has no header: its first label says which cloud. */
+        /* The message has no header, so the label of its first dimension
+         * identifies the cloud. */
         message_.layout.dim[0].label =
             "batch " + cloud.header.frame_id + " " +
             std::to_string(cloud.header.stamp.sec) + " " +

@@ -33,8 +33,8 @@ static uint8_t same(uint8_t bits)
     return bits;
 }
 
-/* load_NAME reads one number, whose bytes are reversed if `swap`. Fields may
- * lie at any byte, so that the bytes are copied. */
+/* load_NAME reads one number; its bytes are reversed if `swap` is set. A field
+ * may be unaligned, so the bytes are copied. */
 #define LOAD(name, type, bits_type, reverse)                                   \
     static double load_##name(const uint8_t *at, bool swap)                    \
     {                                                                          \
@@ -56,7 +56,7 @@ LOAD(uint32, uint32_t, uint32_t, __builtin_bswap32)
 LOAD(float32, float, uint32_t, __builtin_bswap32)
 LOAD(float64, double, uint64_t, __builtin_bswap64)
 
-/* By PointField's datatype. */
+/* Indexed by PointField's datatype. */
 static const struct {
     uint32_t bytes;
     double (*load)(const uint8_t *at, bool swap);
@@ -77,7 +77,7 @@ static bool host_is_bigendian(void)
 
 /* ---- the message --------------------------------------------------------- */
 
-/* A column with its place in a point; `load` is NULL for a constant. */
+/* A column and its offset in a point; `load` is NULL for a constant. */
 typedef struct source {
     double (*load)(const uint8_t *at, bool swap);
     uint32_t offset;
@@ -127,7 +127,8 @@ static spc_status find_source(source *out, const spc_pointcloud2 *cloud,
     return SPC_OK;
 }
 
-/* Do the sizes agree? The products fit: each factor is below 2^32. */
+/* Checks that the sizes agree. The products fit, because each factor is below
+ * 2^32. */
 static spc_status check_sizes(const spc_pointcloud2 *cloud, spc_error *error)
 {
     uint64_t row = (uint64_t)cloud->width * cloud->point_step;
@@ -144,7 +145,8 @@ static spc_status check_sizes(const spc_pointcloud2 *cloud, spc_error *error)
                     "a row of %" PRIu32 " points of %" PRIu32 " bytes has "
                     "%" PRIu64 " bytes, but row_step is %" PRIu32,
                     cloud->width, cloud->point_step, row, cloud->row_step);
-    /* The padding behind the last row may be missing: nothing reads it. */
+    /* The padding after the last row may be missing, because it is never
+     * read. */
     uint64_t need = (uint64_t)(cloud->height - 1) * cloud->row_step + row;
     if (cloud->data == NULL || need > cloud->data_bytes)
         return fail(error, SPC_EINVAL,
@@ -156,7 +158,7 @@ static spc_status check_sizes(const spc_pointcloud2 *cloud, spc_error *error)
     return SPC_OK;
 }
 
-/* False: a number is not finite, or too large for float. */
+/* Returns false if a number is not finite or too large for float. */
 static bool read_point(float *out, const uint8_t *point, const source *sources,
                        int count, bool swap)
 {
@@ -202,7 +204,8 @@ spc_status spc_pointcloud2_read(float *out, spc_pointcloud2_counts *counts,
                                 int count, int64_t capacity, spc_error *error)
 {
     source sources[SPC_POINTCLOUD2_COLUMNS];
-    float spare[SPC_POINTCLOUD2_COLUMNS]; /* for points beyond the capacity */
+    float spare[SPC_POINTCLOUD2_COLUMNS]; /* points beyond the capacity are only
+                                             counted */
     spc_status status =
         check_arguments(out, counts, cloud, columns, count, error);
 

@@ -24,7 +24,7 @@ fail(spc_error *error, spc_status status, const char *format, ...)
     return status;
 }
 
-/* The sentence of a call whose own is in the context. */
+/* Reports a failure whose message is in the context. */
 static spc_status done(spc_status status, const spc_ctx *ctx, spc_error *error)
 {
     return status == SPC_OK
@@ -39,7 +39,7 @@ size_t served_dtype_bytes(spc_dtype dtype)
 
 /* ---- copies on the device ------------------------------------------------ */
 
-/* Copies in the order of the stream. Returns the driver's error, or 0. */
+/* Copies in stream order. Returns the driver's error, or 0. */
 static int copy(served *s, void *to, const void *from, size_t bytes,
                 void *stream)
 {
@@ -49,7 +49,8 @@ static int copy(served *s, void *to, const void *from, size_t bytes,
     return 0;
 }
 
-/* On cuda it is the driver's function; libspc has loaded the driver already. */
+/* On cuda this is the driver's function. libspc has already loaded the
+ * driver. */
 static spc_status find_copy(served *s, spc_error *error)
 {
     spc_device_info info;
@@ -62,7 +63,7 @@ static spc_status find_copy(served *s, spc_error *error)
     if (symbol == NULL)
         return fail(error, SPC_ENODEVICE,
                     "the driver has no cuMemcpyDtoDAsync_v2");
-    /* C has no cast from an object's address to a function's. */
+    /* ISO C has no cast from an object pointer to a function pointer. */
     memcpy(&s->driver_copy, &symbol, sizeof(symbol));
     return SPC_OK;
 }
@@ -78,7 +79,7 @@ static spc_status open_net(served *s, const served_options *o, spc_error *error)
     where.device = o->device && *o->device ? o->device : NULL;
     where.database = o->database && *o->database ? o->database : NULL;
     where.need_database = true;
-    /* SQLite would make a database that is not there. */
+    /* SQLite would create a missing database. */
     FILE *file = where.database ? fopen(where.database, "rb") : stdin;
     if (file == NULL)
         return fail(error, SPC_ENOTFOUND, "cannot open the database '%.300s'",
@@ -253,7 +254,7 @@ static int copy_results(served *s, const served_frame *frame, void *stream)
 
     if (frame->out_coords != NULL && failed == 0) {
         const int32_t *data = spc_coords_data(o->set);
-        /* NULL: the rows are those of the frame. */
+        /* NULL: use the rows of the frame. */
         failed = data != NULL ? copy(s, frame->out_coords, data,
                                      16 * (size_t)s->shape[0], stream)
                               : copy(s, frame->out_coords, s->buffers.coords,

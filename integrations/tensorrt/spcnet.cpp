@@ -7,9 +7,8 @@
  *         -> the output of a bev layer or another dense one, or
  *            rows [R, elements], coordinates [R, 4] int32, count [1] int32
  *
- * The network is opened when the layer is made for building, which needs its
- * shapes, and again for each execution context, which runs it: a plan has one
- * frame at a time.
+ * The network is opened once when the engine is built, to learn its shapes, and
+ * again for each execution context, because a plan runs one frame at a time.
  */
 #include "../served/served.h"
 
@@ -33,9 +32,10 @@ namespace
 
 constexpr char plugin_name[] = "SpcNet", plugin_version[] = "1";
 
-ILoggerFinder *logger_finder; /* set once, by TensorRT, after loading */
+ILoggerFinder *logger_finder; /* TensorRT sets it once, after loading */
 
-/* Reports a sentence to TensorRT's log, or to standard error without one. */
+/* Writes a message to TensorRT's log, or to standard error if there is no
+ * log. */
 void report(const char *text) noexcept
 {
     ILogger *logger = logger_finder ? logger_finder->findLogger() : nullptr;
@@ -49,15 +49,15 @@ void report(const char *text) noexcept
 
 /* ---- fields -------------------------------------------------------------- */
 
-/* What the fields of a layer say, and what an engine file keeps of it. */
+/* The fields of a layer. An engine file stores them. */
 struct settings {
     std::string database, network, output, device = "cuda";
-    std::string pack; /* the bytes of the database; "": not embedded */
+    std::string pack; /* bytes of the embedded database; "": not embedded */
     std::int64_t capacity = 0, batches = 1, embed = 0;
     std::int64_t low[3] = {0, 0, 0}, high[3] = {0, 0, 0};
 };
 
-/* A field has `length` numbers, or characters of a text. */
+/* A field has `length` numbers, or `length` characters of text. */
 struct text_field {
     const char *name;
     std::string settings::*member;
@@ -111,7 +111,8 @@ bool read_field(settings &s, const PluginField &from, std::string &sentence)
             const char *text = static_cast<const char *>(from.data);
             std::size_t length =
                 text != nullptr ? static_cast<std::size_t>(from.length) : 0;
-            /* Some callers count the terminating zero. A pack has any bytes. */
+            /* Some callers count the terminating zero. A pack may contain any
+             * bytes. */
             if (to.member != &settings::pack && length > 0)
                 length = strnlen(text, length);
             (s.*to.member).assign(text != nullptr ? text : "", length);
@@ -126,8 +127,8 @@ bool read_field(settings &s, const PluginField &from, std::string &sentence)
 
 /* ---- an opened network --------------------------------------------------- */
 
-/* A copy of an embedded database, in a folder of its own as long as this lives:
- * SQLite keeps files beside it. */
+/* A copy of an embedded database, in a separate folder for the life of this
+ * object, because SQLite creates files next to it. */
 class unpacked
 {
   public:
@@ -199,7 +200,7 @@ class instance
     served net{};
 
   private:
-    unpacked copy_; /* removed after the network was released */
+    unpacked copy_; /* removed after the network is released */
 };
 
 DataType type_of(spc_dtype dtype)
@@ -294,8 +295,8 @@ class SpcNet final : public IPluginV3,
         }
         return 0;
     }
-    /* Tensors are counted through inputs and outputs: 0 and 3 have numbers of
-     * the network's types, all others are int32. */
+    /* Tensors are numbered through inputs and outputs: 0 and 3 have the
+     * network's types, all others are int32. */
     bool supportsFormatCombination(int32_t pos,
                                    DynamicPluginTensorDesc const *tensors,
                                    int32_t, int32_t) noexcept override
@@ -317,7 +318,7 @@ class SpcNet final : public IPluginV3,
         return inputs == 3 ? check_rows(in[0].dims, in[1].dims)
                            : wrong_inputs();
     }
-    /* Enqueues, and returns: a CUDA graph may capture it. */
+    /* Only enqueues, so a CUDA graph may capture the call. */
     int32_t enqueue(PluginTensorDesc const *in, PluginTensorDesc const *,
                     void const *const *inputs, void *const *outputs, void *,
                     cudaStream_t stream) noexcept override
@@ -379,7 +380,7 @@ class SpcNet final : public IPluginV3,
         report("the inputs must be features, coordinates and a count");
         return 1;
     }
-    /* The rows that a profile, or a frame, has. */
+    /* Writes the number of rows of a profile or a frame. */
     int32_t check_rows(const Dims &features, const Dims &coords) const noexcept
     {
         char text[200];
@@ -433,7 +434,7 @@ class creator final : public IPluginCreatorV3One
         collection_.nbFields = static_cast<int32_t>(fields_.size());
         collection_.fields = fields_.data();
     }
-    /* An engine's plugin is opened when it is attached to a context. */
+    /* The plugin of an engine is opened when it is attached to a context. */
     IPluginV3 *createPlugin(AsciiChar const *,
                             PluginFieldCollection const *from,
                             TensorRTPhase phase) noexcept override
@@ -479,7 +480,7 @@ class creator final : public IPluginCreatorV3One
 
 } // namespace
 
-/* The two functions that TensorRT looks for in a library of plugins. */
+/* TensorRT looks up these two functions in a plugin library. */
 extern "C" __attribute__((visibility("default"))) void
 setLoggerFinder(ILoggerFinder *finder)
 {

@@ -56,7 +56,7 @@ enum {
     GROUPS = $(problem.groups or 1),
     GROUP = $(group), /* channels of a group */
     WARPS = SPC_FEATURE_THREADS / 32,
-    DEPTH = 4 /* loads that a thread has under way */
+    DEPTH = 4 /* loads in flight for each thread */
 };
 
 % write_accesses(problem, {1, wide, wide_group})
@@ -80,7 +80,7 @@ SPC_DEVICE moments join(moments a, moments b)
 {
     moments r;
     float n = a.n + b.n, differ = b.mean - a.mean;
-    /* Two empty parts give an empty one, not NaN. */
+    /* Two empty parts give an empty part, not NaN. */
     float share = n > 0 ? b.n / n : 0.0f;
 
     r.n = n;
@@ -183,8 +183,7 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
             part.squares = parts[(j * GROUPS + group) * 2 + 1];
             all = join(all, part);
         }
-        /* In a fixed order of the lanes, so that equal inputs give equal
-         * bits. */
+        /* In a fixed order of the lanes, so equal inputs give equal bits. */
         for (int bits = 1; bits < 32; bits <<= 1) {
             moments other;
             other.n = spc_shfl_xor_f32(all.n, bits);

@@ -65,7 +65,7 @@ SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
     long long begin = from * args->in_pitch + at;
 
 %   if op == "pool" and best then
-    /* The first input sets the maxima, as the numbers may all be below zero. */
+    /* The first input sets the maxima, because all numbers may be negative. */
     if (present == 0)
         for (int c = 0; c < n; c++) {
             sum[c] = get(args->in, begin + c);

@@ -6,8 +6,8 @@
 %function write_elements()
 /* ---- batch elements --------------------------------------------------- */
 
-/* The first voxel of batch element `batch` or of a later one. A warp reads 32
- * positions at once. */
+/* Returns the first voxel of batch element `batch` or of a later element. A
+ * warp reads 32 positions at once. */
 SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
 {
     int low = 0, high = *args->count;
@@ -26,7 +26,7 @@ SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
     return low;
 }
 
-/* The range of an element's voxels, and how it is cut into parts. */
+/* The range of an element's voxels, and its division into parts. */
 typedef struct element {
     int begin, end, part_rows;
 } element;

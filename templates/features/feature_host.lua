@@ -18,8 +18,8 @@ SPC_INLINE void put(void *to, long long at, float value)
     ((element *)to)[at] = $(half and "spc_" .. half .. "_of_float(value)" or "value");
 }
 
-/* The share of `items` that belongs to the block of call x. It is empty for all
- * calls of a block but the first. */
+/* The share of `items` for the block of call x. Only the first call of a block
+ * has a share; it is empty for the other calls. */
 typedef struct share {
     long long begin, end;
 } share;
@@ -54,7 +54,7 @@ void $(name)(const spc_feature_args *args, unsigned x, unsigned y)
 %-- ---- batch elements ------------------------------------------------------------------
 %
 %function write_host_elements()
-/* The first voxel of batch element `batch` or of a later one. */
+/* Returns the first voxel of batch element `batch` or of a later element. */
 static int find_batch(const spc_feature_args *args, int batch)
 {
     int low = 0, high = *args->count;
@@ -69,7 +69,7 @@ static int find_batch(const spc_feature_args *args, int batch)
     return low;
 }
 
-/* The range of an element's voxels, and how it is cut into parts. */
+/* The range of an element's voxels, and its division into parts. */
 typedef struct extent {
     int begin, end, part_rows;
 } extent;

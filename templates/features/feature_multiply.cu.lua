@@ -1,6 +1,7 @@
 %-- Multiplies each row by the row of its batch element, the last step of a
-%-- squeeze-and-excitation block. The gradient of x is the same with dy in its place. The
-%-- gradient of a batch element's row is the sum of x * dy over the element's voxels.
+%-- squeeze-and-excitation block. The gradient of x is computed in the same way
+%-- from dy. The gradient of a batch element's row is the sum of x * dy over the
+%-- element's voxels.
 %
 %include "feature.lua"
 %include "feature_elements.lua"
@@ -28,13 +29,13 @@
 enum {
     CHANNELS = $(problem.channels),
     WARPS = SPC_FEATURE_THREADS / 32,
-    DEPTH = 2 /* pairs of loads that a thread has under way */
+    DEPTH = 2 /* pairs of loads in flight for each thread */
 };
 
 % write_accesses(problem, {1, wide})
 % write_coordinates("SPC_DEVICE")
 %
-%-- A thread has a piece of a row.
+%-- Each thread has a piece of a row.
 %local function write_multiply(name, n)
 SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 {

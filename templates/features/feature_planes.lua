@@ -1,5 +1,5 @@
-%-- The axes of dense planes, by `order`: that whose places are channels, and the
-%-- two of a plane, the last running fastest.
+%-- The axes of dense planes, by `order`: the axis that is folded into the
+%-- channels, then the two axes of a plane, the fastest last.
 %function plane_axes(problem)
 %  local order = ({zyx = "zyx", xyz = "zxy", volume = "xyz"})[problem.order]
 %  local layer, row, column = order:match("(.)(.)(.)")

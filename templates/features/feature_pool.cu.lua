@@ -49,7 +49,8 @@ enum {
     CHANNELS = $(problem.channels),
     OFFSETS = $(problem.offsets),
     /*
-     * Offsets at a time. Stored indices take twice the space of their values.
+     * Number of offsets processed together. Stored indices take twice the space
+     * of their values.
      */
     BATCH = $(math.min(problem.offsets, back and stored and 4 or 8))
 };
@@ -181,7 +182,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
         int was[BATCH][$(n)];
 % end
 
-        /* All indices first, so that their loads are under way together. */
+        /* All indices first, so that their loads overlap. */
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++)
             from[j] = k + j < OFFSETS
@@ -189,7 +190,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
                                          (long long)(k + j) * args->rows_padded +
                                          p)
                           : -1;
-        /* Then all rows, whose loads need not wait for each other. */
+        /* Then all rows, so that their loads overlap. */
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {
             if (from[j] < 0)

@@ -1,5 +1,6 @@
-%-- Operators that work on each row alone. A thread has several neighbouring channels
-%-- of an output row, reads their inputs and writes them once.
+%-- Operators that process each row separately. A thread has several
+%-- neighbouring channels of an output row, reads their inputs and writes them
+%-- once.
 %
 %include "feature.lua"
 %
@@ -97,8 +98,8 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
             v[e] += x[e * BY + q];
     }
 % elseif gathers then
-    /* Too many inputs for that: one output, and a piece of its inputs at a
-     * time. */
+    /* Too many inputs for wide loads: one output at a time, and a piece of its
+     * inputs at a time. */
     v[0] = 0;
     for (int i = 0; i < BY; i += $(piece)) {
         float x[$(piece)];

@@ -40,7 +40,7 @@ enum {
     KY = $(problem.ky),
     KZ = $(problem.kz),
     OFFSETS = $(offsets),
-    BATCH = $(math.min(offsets, 8)) /* offsets at a time */
+    BATCH = $(math.min(offsets, 8)) /* number of offsets processed together */
 };
 
 % if slices then

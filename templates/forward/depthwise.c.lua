@@ -14,7 +14,7 @@
 %function packed_row(problem, target)
 %  return ceil_div(problem.cin, lanes_of(target)) * lanes_of(target)
 %end
-%-- Output channels of an input channel.
+%-- Number of output channels per input channel.
 %function outputs_each(problem) return problem.cout // problem.cin end
 %
 %template = {
@@ -67,7 +67,7 @@
 
 enum {
     CHANNELS = $(problem.cin),
-    ROW = $(row), /* of weights: whole vectors */
+    ROW = $(row), /* of weights, in whole vectors */
     OFFSETS = $(problem.offsets),
     TILE = $(config.tile),
 };
@@ -87,7 +87,7 @@ static void find_pairs(pairs *p, const spc_conv_args *args, int position)
 
     p->count = 0;
     for (int word = 0; word < $(ceil_div(problem.offsets, 32)); word++) {
-        /* By the bits of the mask: offsets without an input cost nothing. */
+        /* By the bits of the mask, so offsets without an input cost nothing. */
         unsigned rest = map->mask[(long)word * map->rows_padded + position];
         for (; rest != 0; rest &= rest - 1) {
             long k = word * 32 + __builtin_ctz(rest);
@@ -181,8 +181,8 @@ static void add_last(float *out, const pairs *p, int first, long plane)
 }
 
 enum {
-    EACH = $(each), /* outputs of a channel */
-    MOST = $(config.vectors * lanes) /* channels at a time */
+    EACH = $(each), /* outputs per channel */
+    MOST = $(config.vectors * lanes) /* number of channels computed together */
 };
 
 typedef $(out_format(problem).host) result;

@@ -35,11 +35,11 @@
 #include "spc_cpu.h"
 
 enum {
-    CIN = $(group_in(problem)), /* of a group */
+    CIN = $(group_in(problem)), /* input channels of a group */
     COUT = $(problem.cout),
 % if problem.groups then
     ROW = $(problem.cin),
-    GROUP = $(group_out(problem)), /* its output channels */
+    GROUP = $(group_out(problem)), /* output channels of a group */
 % else
     ROW = CIN,
     GROUP = COUT,

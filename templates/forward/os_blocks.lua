@@ -4,7 +4,7 @@
 %
 %include "operands.lua"
 %
-%-- Blocks of output channels, over all parts.
+%-- Number of blocks of output channels, over all parts.
 %function out_blocks(problem, config)
 %  return parts_of(problem) * ceil_div(part_cout(problem), config.n)
 %end

@@ -25,7 +25,7 @@
 %function pieces_of(problem, config) return input_row_bytes(problem) // config.bytes end
 %function index_bytes(problem, config) return problem.offsets * config.rows * 4 end
 %function packed_bytes(problem) return problem.offsets * problem.cout * 4 end
-%-- Output channels of an input channel.
+%-- Number of output channels per input channel.
 %function outputs_each(problem) return problem.cout // problem.cin end
 %function lane_outputs(problem, config)
 %  return config.bytes // element_bytes(problem) * outputs_each(problem)
@@ -359,7 +359,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
         for (int item = spc_thread(); item < $(ceil_div(items, config.threads) * config.threads);
              item += $(config.threads))
             compute(item, tile, (const int *)(spc_shared() + buffer * $(stage)), args);
-        spc_sync_block(); /* all threads have read them */
+        spc_sync_block(); /* all threads have read the indices */
         rank += spc_grid_x();
         tile = next;
         buffer ^= 1;

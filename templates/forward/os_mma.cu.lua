@@ -40,7 +40,7 @@
 %function sums_in_halves(problem, config)
 %  return problem.accumulator == "f16" and config.sum == "f16"
 %end
-%-- Words of a warp's sums that a lane has.
+%-- Number of words of a warp's sums in each lane.
 %function sum_words(problem, config)
 %  return config.m * config.n // (sums_in_halves(problem, config) and 4 or 2)
 %end
@@ -216,16 +216,17 @@ SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 /* The loading side, which runs stages - 1 steps ahead of the products. */
 typedef struct loader {
     $(divided and "spc_span" or "spc_stream") stream;
-    const int *index; /* of this lane's row g in the first tile */
+    const int *index; /* index of this lane's row g in the first tile */
     int taken, place; /* steps whose indices have been requested */
-    int block;        /* of the input channels of the step being loaded */
+    int block;        /* block of input channels of the step being loaded */
     int offset, next_offset;
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
 % if divided and k_blocks > 1 then
-    int end, next_first, next_end; /* blocks of the step and of the next */
+    int end, next_first, next_end; /* blocks of the current and the next step */
 % end
 % if parts > 1 then
-    int last, next_last; /* true if the step, or the next, ends its part */
+    int last, next_last; /* true if the current, or the next, step ends its
+                            part */
     int held;            /* the part is complete: no copies until it is joined */
 % end
 } loader;
@@ -261,8 +262,8 @@ SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
         l->place = 0;
 }
 
-/* Starts the copies of the next step into `stage`. Always commits one group. Past
- * the end the copies are not used. */
+/* Starts the copies of the next step into `stage`. Always commits one group.
+ * Copies past the end are not used. */
 SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     const spc_u8 *in = (const spc_u8 *)args->in;
@@ -491,7 +492,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
         }
 % elseif parts > 1 then
         if (last) {
-            spc_sync_block(); /* all have finished with the ring */
+            spc_sync_block(); /* all threads have finished with the ring */
             join_cluster(acc, step, args);
             clear(acc);
             l.held = 0;

@@ -25,7 +25,7 @@
 %  if halves_alone(problem) then return ceil_div(offsets, 2) end
 %  return offsets * ceil_div(input_row_bytes(problem), 4)
 %end
-%-- Offsets of a lane, in total and in a chunk; k-steps of a chunk, and in total.
+%-- Offsets of a lane: in total and per chunk; k-steps: per chunk and in total.
 %function lane_offsets(problem) return ceil_div(problem.offsets, 4) end
 %function chunk_offsets(problem, config) return math.min(config.chunk, lane_offsets(problem)) end
 %function chunks_of(problem, config)

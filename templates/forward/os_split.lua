@@ -30,9 +30,9 @@
 %                "mask2", "mask3", "mask4"}
 %function is_stream(config) return config.split == "stream" end
 %function is_atomic(config) return config.split == "atomic" end
-%-- Blocks of a cluster; 1: no clusters.
+%-- Number of blocks in a cluster; 1: no clusters.
 %function cluster_of(config) return tonumber(config.split:match("^cluster(%d+)")) or 1 end
-%-- Groups of offsets; 1: a single group.
+%-- Number of groups of offsets; 1: a single group.
 %function masks_of(config) return tonumber(config.split:match("^mask(%d+)")) or 1 end
 %function is_masked(config) return masks_of(config) > 1 end
 %function is_divided(config) return config.split ~= "none" and not is_masked(config) end
@@ -48,7 +48,7 @@
 %-- True if tiles can be divided in this way. The caller checks shared memory.
 %function can_divide(problem, config, target)
 %  local cluster = cluster_of(config)
-%  if is_masked(config) then -- which have orders of their own
+%  if is_masked(config) then -- gray2 to gray4 need separate orders
 %    return not problem.groups and not whole_in(problem) and not whole_out(problem)
 %       and config.order == "gray"
 %       and problem.offsets // masks_of(config) >= 4
@@ -214,7 +214,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         int p = (int)(item / $(pieces));
         int co = (int)(item % $(pieces)) * $(lane_channels), h = 0;
         int row[1] = {spc_load_int(map->order + p)}, store = row[0] >= 0;
-        if (!store) /* no later rows exist, either */
+        if (!store) /* there are no later rows either */
             return;
         const spc_u8 *from = (const spc_u8 *)args->workspace +
                              ((long long)row[0] * $(pitch) + co) * 4;
@@ -626,7 +626,7 @@ SPC_DEVICE void sum_tile(int tile, int y, int j, const spc_conv_args *args)
     for (int h = 0; h < $(2 * m); h++)
         row[h] = spc_load_int(map->order + at + 8 * h);
     if (count == 1)
-        return; /* the block that summed the tile has stored it */
+        return; /* the block that summed the tile has stored this */
 % write_turn_loads(m, string.format("y * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
     SPC_UNROLL
     for (int i = 0; i < $(floats); i++)

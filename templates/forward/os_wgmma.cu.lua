@@ -46,7 +46,7 @@
 %  return input_alignment(problem) < 16 and problem.centre >= 0 and input_row_bytes(problem) > 64
 %end
 %function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
-%copying_rows = 64 -- of a block
+%copying_rows = 64 -- rows of a block
 %-- 16-bit outputs that could only be stored 4 bytes at a time are stored to such rows as
 %-- well, and copied by spc_sum.
 %function copies_outputs(problem, config)
@@ -196,7 +196,7 @@
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
-%      balances = problem.offsets > 1, -- else all tiles cost alike: a snake is as good
+%      balances = problem.offsets > 1, -- else all tiles cost the same: a snake will do
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -407,14 +407,14 @@ SPC_DEVICE void arrange(spc_u32 *a, $(waiting))
 typedef struct gatherer {
     spc_schedule *schedule;
     spc_reader reader;
-    const int *index; /* of this lane's row g in the first tile */
-    int block;        /* of the input channels of the step being gathered */
+    const int *index; /* index of this lane's row g in the first tile */
+    int block;        /* block of input channels of the step being gathered */
     int row[2], next_row[2];
 % if reads_ahead then
     spc_b8 ahead; /* the word of the step after the current one */
 % end
 % if divided and k_blocks > 1 then
-    int end, next_first, next_end; /* blocks of the step and of the next */
+    int end, next_first, next_end; /* blocks of the current and the next step */
 % end
 } gatherer;
 

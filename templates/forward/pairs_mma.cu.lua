@@ -213,10 +213,11 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_pairs_view *pairs)
 
 /* The loading side of a run of tiles of one offset, stages - 1 steps ahead. */
 typedef struct loader {
-    const int *in; /* the input rows of the offset's pairs */
+    const int *in; /* the input rows of this offset's pairs */
     int left;      /* remaining steps */
-    int block;     /* of input channels, of the previous step */
-    int pair, end; /* of the lane's first row of the next tile; of the offset */
+    int block;     /* block of input channels of the previous step */
+    int pair, end; /* pair of the lane's first row of the next tile; end of the
+                      offset's pairs */
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
 } loader;
 
@@ -298,15 +299,19 @@ SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *arg
 
     l.in = pairs->in;
     l.left = count * $(k_blocks);
-    /* So the first load_next() takes the rows that look_ahead() reads here. */
+    /* The first load_next() therefore takes the rows that look_ahead() reads
+     * here. */
     l.block = $(k_blocks - 1);
     l.pair = pair;
     l.end = end;
     look_ahead(&l);
     clear(acc);
-    spc_sync_block(); /* all have finished with the ring and the weights */
+    spc_sync_block(); /* all threads have finished with the ring and the
+                         weights */
 %   if stay then
-    for (int image = 0; image < $(k_blocks); image++) /* in the same group as the first step */
+    for (int image = 0; image < $(k_blocks); image++) /* committed in the same
+                                                         group as the first
+                                                         step */
         load_image(spc_shared() + $(weights_at) + image * $(weight_size), args,
                    k * $(k_blocks) + image);
 %   end
@@ -456,7 +461,7 @@ SPC_DEVICE void load_next_of_tile(loader_of_tile *l, int stage, const spc_conv_a
         load_rows(stage, (const spc_u8 *)args->in, l->row, l->block * $(config.pieces * 64));
         load_image(spc_shared() + $(image_at), args, l->offset * $(k_blocks) + l->block);
     }
-    /* As above: each step is a group. */
+    /* As above, each step must be one group. */
     spc_copy_commit();
 }
 

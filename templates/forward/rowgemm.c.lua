@@ -94,7 +94,7 @@
 %    local lanes = lanes_of(target)
 %    return {
 %      lanes = lanes,
-%      width = config.vectors * lanes, -- floats of a block
+%      width = config.vectors * lanes, -- number of floats in a block
 %      blocks = blocks_of(problem, config, target),
 %      call_blocks = blocks_of_call(problem, config, target),
 %      half = element_bytes(problem) < 4, sum = sum_type(problem), short = format_of(problem).host_short,
@@ -141,9 +141,9 @@ enum {
     COUT = $(problem.cout),
     OFFSETS = $(problem.offsets),
     TILE = $(config.tile),
-    WIDTH = $(width),       /* floats of a block of output channels */
-    BLOCKS = $(blocks),     /* in total */
-    CALL_BLOCKS = $(call_blocks) /* of one call */
+    WIDTH = $(width),       /* floats in a block of output channels */
+    BLOCKS = $(blocks),     /* blocks in total */
+    CALL_BLOCKS = $(call_blocks) /* blocks of one call */
 };
 
 typedef $(element) element;

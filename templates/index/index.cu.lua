@@ -86,7 +86,9 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
 #define FOURS_APART (SPARING == 1)
-#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours as well */
+#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks in groups of
+                                                            four words as
+                                                            well */
 
 /*
  * The kernel: columns in the (x, y) plane, each with DEPTH offsets along z, in
@@ -111,7 +113,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define LIST $(list and 1 or 0)
 #define TURNS $(problem.kind == "strided" and 1 or 0) /* index_turned.cuh */
 % if problem.layout then
-#define LAYOUT 1 /* for an existing map, in any order */
+#define LAYOUT 1 /* layout of an existing map, in any order */
 % end
 % for i, axis in ipairs {"X", "Y", "Z"} do
 #define STRIDE_$(axis) $(s[i])
