@@ -299,7 +299,8 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     spc__push_config(L, config);
     lua_getfield(L, SPC__AT_DECLARATION, "constraints");
     int count = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
-    /* *which stays at the constraint that refuses, which the caller counts. */
+    /* *which stays at the constraint that refuses, because the caller counts
+     * refusals by constraint. */
     for (*which = 0; *which < count && admitted; *which += admitted)
         admitted = satisfied(L, top + 2, *which + 1, top + 1, why);
     if (admitted) {

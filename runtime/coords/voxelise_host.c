@@ -168,7 +168,8 @@ static void fill_voxel(const spc_voxelise_args *args, const spc__dtype *type,
 
 typedef struct loop {
     const spc_voxelise_args *args;
-    const spc__dtype *type; /* of features; NULL: this lists points */
+    const spc__dtype *type; /* type of the features; NULL: this call lists
+                               points */
     int count;
 } loop;
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A driver that lacks some calls may still have those that count GPUs. */
+/* A driver that lacks some calls may still have the calls that count GPUs. */
 static bool has_gpu(const spc__cuda *cuda)
 {
     int count = 0;
@@ -31,7 +31,7 @@ static spc_status resolve(spc__cuda *cuda, spc_error *error)
     };
 
     /* All symbols are looked up even after a missing one, since has_gpu() uses
-     * those that exist. */
+     * the symbols that were found. */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         void *address = dlsym(cuda->handle, table[i].symbol);
         if (!address)

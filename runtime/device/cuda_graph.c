@@ -174,7 +174,7 @@ spc_status spc__cuda_graph_mark(spc__device *device, spc__mark *out,
     return status;
 }
 
-/* Makes the next work of a capture depend on these nodes alone. */
+/* Makes the next work of a capture depend only on these nodes. */
 static spc_status depend(const spc__cuda *api, CUgraphNode *nodes, size_t count,
                          CUstream stream, spc_error *error)
 {

@@ -46,7 +46,7 @@ typedef struct spc__measure {
     spc_status (*enqueue)(void *payload, void *stream);
     void *payload;
     int samples;    /* number of samples */
-    double limit_s; /* for all samples together */
+    double limit_s; /* time limit for all samples together */
     bool cold;      /* flush the last-level cache before each run */
     /* Enqueues untimed work before each run. A sample is then a single run.
      * NULL: nothing. */
@@ -56,7 +56,8 @@ typedef struct spc__measure {
 typedef struct spc__device_options {
     int threads;
     const spc__log *log;
-    spc_memory_hook memory; /* of the caller; all NULL: the device's own */
+    spc_memory_hook memory; /* allocator of the caller; all NULL: the allocator
+                               of the device */
 } spc__device_options;
 
 /* c[rows][columns] = a[rows][depth] times the transpose of b[columns][depth].
@@ -85,7 +86,8 @@ typedef struct spc__device_ops {
     bool runs_on_host_cores;  /* kernels compete with compilers for cores */
     bool measures_alone;      /* no compilation during a timing */
     bool stays_in_process;    /* a child of fork() cannot use it */
-    bool builds_maps_on_host; /* with threads instead of kernels */
+    bool builds_maps_on_host; /* builds maps with host threads instead of
+                                 kernels */
     unsigned index_block; /* threads of a block that builds a map; 0: as many
                            * as the kernel takes */
 

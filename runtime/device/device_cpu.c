@@ -267,7 +267,8 @@ static spc_status cpu_kernel_get(spc__device *device, spc__module *module,
     spc__kernel *kernel = malloc(sizeof(*kernel));
     if (kernel == NULL)
         return spc__fail_memory(error, sizeof(*kernel));
-    memcpy(&kernel->run, &symbol, sizeof(symbol)); /* as POSIX has it */
+    memcpy(&kernel->run, &symbol, sizeof(symbol)); /* the conversion that POSIX
+                                                      recommends for dlsym() */
     spc__host_keep(device, module, &kernel->head);
     *out = kernel;
     return SPC_OK;

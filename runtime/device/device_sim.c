@@ -260,8 +260,8 @@ static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
 {
     spc_status status = spc__host_alloc(device, out, bytes, error);
 
-    /* Kernels that read what nothing wrote then give wrong results every time,
-     * and not only sometimes. */
+    /* Kernels that read uninitialised memory then give wrong results every
+     * time. */
     if (status == SPC_OK)
         memset(*out, FRESH_BYTE, bytes);
     return status;
@@ -303,7 +303,8 @@ static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
     const int *facts = spc__object_find(module->object, facts_name);
     if (entry == NULL || facts == NULL || length >= (int)sizeof(out->name))
         return spc__host_fail_kernel(name, error);
-    memcpy(&out->entry, &entry, sizeof(entry)); /* as POSIX has it */
+    memcpy(&out->entry, &entry, sizeof(entry)); /* the conversion that POSIX
+                                                   recommends for dlsym() */
     out->args_bytes = facts[0];
     out->max_threads =
         facts[1] < SPC__SIM_MAX_BLOCK ? facts[1] : SPC__SIM_MAX_BLOCK;

@@ -25,9 +25,9 @@ const spc__device_ops *const spc__device_table[] = {
 };
 
 /*
- * Splits "cuda:1" into a row of the table and an ordinal. "cuda" has the
- * ordinal -1, for none. Returns NULL if no row has the name or the rest is not
- * a small number.
+ * Splits "cuda:1" into a row of the table and an ordinal. "cuda" has no
+ * ordinal, which is returned as -1. Returns NULL if no row has the name or the
+ * rest is not a small number.
  */
 static const spc__device_ops *parse_id(const char *id, int *ordinal)
 {
@@ -72,7 +72,7 @@ static spc_status open_best(spc__device **out,
         const spc__device_ops *ops = spc__device_table[i];
         if (ops->is_emulation)
             continue;
-        spc__error_clear(error); /* of an earlier device */
+        spc__error_clear(error); /* the error of an earlier device */
         status = ops->open(out, -1, options, error);
         if (status != SPC_OK && status != SPC_ENODEVICE &&
             !ops->runs_on_host_cores)

@@ -2,7 +2,7 @@
 /*
  * hooked.h - device memory from the caller's allocator (spc_memory_hook).
  *
- * The library frees memory by its address alone. The caller's `free` also gets
+ * The library frees memory only by its address. The caller's `free` also gets
  * the size, so a table keeps the sizes of the blocks in use.
  */
 #ifndef SPC_DEVICE_HOOKED_H

@@ -106,7 +106,7 @@ spc_status spc__host_compiler(spc__device *device, spc__compiler **out,
     spc__host_device *host = self(device);
     spc_status status = SPC_OK;
 
-    /* Background compilation asks from a thread of its own. */
+    /* Background compilation calls this from another thread. */
     pthread_mutex_lock(&host->lock);
     if (host->compiler == NULL)
         status = spc__hostcc_open(&host->compiler, error);

@@ -20,7 +20,7 @@ typedef struct spc__host_device {
     const char *flags;    /* added to the compiler's defaults */
     pthread_mutex_t lock; /* guards all fields below and the modules' kernels */
     spc__compiler *compiler;
-    spc__hooked memory; /* has a lock of its own */
+    spc__hooked memory; /* the pool has a separate lock */
 } spc__host_device;
 
 /* A device's spc__kernel begins with this. */

@@ -58,7 +58,7 @@ enum {
     SPC__SIM_BULKS = 256,    /* bulk copies of a block */
     SPC__SIM_CLUSTER = 8,    /* blocks of a cluster */
     SPC__SIM_MBARS = 512,    /* tracked barriers in shared memory */
-    SPC__SIM_SETS = 4        /* of fibers for the race checker */
+    SPC__SIM_SETS = 4        /* sets of fibers for the race checker */
 };
 
 typedef enum spc__sim_order {
@@ -91,12 +91,12 @@ typedef struct spc__sim_copy {
 /* The runtime's data of a thread. */
 typedef struct spc__sim_fiber {
     spc__sim_copy *copies;      /* in order of issue; memory of the worker */
-    int copy_first, copy_count; /* of a ring */
+    int copy_first, copy_count; /* first element and length of a ring */
     int group;                  /* commit groups so far */
     char *stack_low;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's */
-    void *race_fiber; /* for ThreadSanitizer: one of the array below */
+    void *race_fiber; /* for ThreadSanitizer: an element of the array below */
     void *race_fibers[SPC__SIM_SETS];
     void *context; /* a ucontext_t, if swapcontext is used */
 } spc__sim_fiber;
@@ -125,8 +125,8 @@ typedef struct spc__sim_warp {
     uint32_t members; /* lanes that exist */
     uint32_t ready;   /* may run */
     uint32_t yielded; /* becomes ready when no other lane is */
-    uint32_t arrived; /* at the current collective */
-    uint32_t held;    /* at a block or named barrier */
+    uint32_t arrived; /* lanes that have arrived at the current collective */
+    uint32_t held;    /* lanes that wait at a block or named barrier */
     uint32_t done;
     /* The source position and the lane at which the current wait began. */
     const spc_sim_place *place;
@@ -154,9 +154,9 @@ typedef struct spc__sim_block {
     unsigned char *shared;
     char *tokens;       /* new for every block: a release in one block must not
                          * match an acquire in another */
-    char *cluster_sync; /* two of them, by phase; all blocks use those of the
-                         * first block */
-    spc__sim_bulk bulks[SPC__SIM_BULKS]; /* in order of issue */
+    char *cluster_sync; /* two tokens, by phase; all blocks use the tokens of
+                         * the first block */
+    spc__sim_bulk bulks[SPC__SIM_BULKS]; /* ordered by issue */
     int bulk_count;
     spc__sim_barrier barriers[SPC__SIM_BARRIERS];
     spc__sim_warp warps[SPC__SIM_WARPS];
@@ -173,15 +173,15 @@ typedef struct spc__sim_launch {
     const spc__sim_options *options;
     spc__pool *pool; /* its threads are the workers; NULL: the caller is the
                       * only worker */
-    uint64_t seed;   /* of this launch; each has its own order */
+    uint64_t seed;   /* seed of this launch; each launch has its own order */
     const void *args;
     int grid_x, grid_y, threads;
     int shared_bytes;
     bool cooperative;
     int cluster;           /* blocks of one cluster; 1: no clusters */
     atomic_int next_block; /* or cluster */
-    atomic_int workers;    /* with blocks to run */
-    atomic_int polling;    /* those of them that have polled for long */
+    atomic_int workers;    /* workers with blocks to run */
+    atomic_int polling;    /* workers that have polled for a long time */
     atomic_llong progress; /* grows with any progress */
     atomic_bool failed;
     pthread_mutex_t lock; /* guards the error */
@@ -192,7 +192,7 @@ typedef struct spc__sim_launch {
 typedef struct spc__sim_phases spc__sim_phases; /* sim_phases.c */
 
 typedef struct spc__sim_worker {
-    struct spc__sim_worker *next; /* in the device's pool */
+    struct spc__sim_worker *next; /* next worker in the device's pool */
     spc__sim_launch *launch;
     char *stacks; /* slots of SPC_SIM_SLOT */
     int slots;
@@ -215,7 +215,8 @@ typedef struct spc__sim_worker {
     spc_sim_thread main; /* the worker's own context */
     spc__sim_fiber main_fiber;
     unsigned blocks_run; /* successive blocks use other race fibers */
-    int cluster_arrived, cluster_phase; /* at the barrier of its cluster */
+    int cluster_arrived, cluster_phase; /* state of the barrier of its
+                                           cluster */
 } spc__sim_worker;
 
 static inline spc__sim_warp *spc__sim_warp_of(const spc_sim_thread *thread)

@@ -369,8 +369,8 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
     for (int i = 0; i < launch->threads; i++)
         if (!start_thread(block, at * launch->threads + i, i))
             return false;
-    /* Ready only when all have started, as a fiber may run as soon as it is
-     * ready. */
+    /* Marked ready only when all have started, because a ready fiber may run at
+     * once. */
     for (int w = 0; w < block->warp_count; w++) {
         block->warps[w].ready = block->warps[w].members;
         block->ready |= 1u << w;

@@ -18,7 +18,7 @@ void spc__sim_fence(spc_sim_thread *self)
 {
     spc__sim_launch *launch = spc__sim_launch_of(self);
     atomic_thread_fence(memory_order_seq_cst);
-    /* A fence alone orders nothing. For the race checker each fence
+    /* A fence by itself orders nothing. For the race checker each fence
      * synchronises with all others, so that a flag passed by a relaxed atomic
      * between two fences counts. This may hide a race but never reports a false
      * one. */

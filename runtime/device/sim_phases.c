@@ -38,8 +38,8 @@ typedef struct seen {
 struct spc__sim_phases {
     int blocks;
     int count;     /* number of initialised barriers */
-    bool too_many; /* too many barriers: none is tracked, since knowledge
-                    * would be lost */
+    bool too_many; /* too many barriers: tracking is off, since knowledge would
+                    * be lost */
     uint32_t ended[SPC__SIM_MBARS];
     /* The number of each warp's last wait for a phase of that parity, or 0. */
     uint32_t last_wait[SPC__SIM_MBARS][PARITIES][WARPS];
@@ -170,8 +170,8 @@ int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
     if (!is_followed(all, bar))
         return 0;
     int64_t now = all->ended[bar];
-    /* If the parity is not that of the current phase, the wait is for the one
-     * before, which is over. */
+    /* If the parity is not that of the current phase, the wait is for the
+     * previous phase, which is over. */
     int64_t awaited = now % PARITIES == parity ? now : now - 1;
     if (awaited > warp_of(all, self)->ended[bar])
         spc__sim_fault(self,

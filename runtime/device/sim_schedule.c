@@ -128,8 +128,9 @@ static bool revive(spc__sim_worker *worker)
 enum {
     MANY_ROUNDS = 1 << 14, /* of polling; without other threads, it would
                             * never end */
-    ALL_SECONDS = 1,       /* of polling by all workers */
-    SOME_SECONDS = 20      /* of polling, while others run and nothing moves */
+    ALL_SECONDS = 1,       /* polling by all workers */
+    SOME_SECONDS = 20      /* polling while other workers run but nothing
+                              changes */
 };
 
 /* Finds a thread that has ended, or one that waits at another place than

@@ -280,7 +280,7 @@ spc_status spc_net_add_note(spc_net *net, const char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* Notes of keys come first, then those of arrays in the order of layers. */
+/* Notes of keys come first, then notes of arrays in the order of layers. */
 const char *spc_net_note_at(const spc_net *net, int i)
 {
     if (net == NULL || i < 0)

@@ -25,8 +25,8 @@ typedef struct spc__net_set {
     spc__net_set_kind kind;
     int from[SPC__NET_SOURCES];
     int sources;
-    spc_geometry rule;  /* of OUTPUTS */
-    spc_regrouping how; /* of REGROUPED */
+    spc_geometry rule;  /* for OUTPUTS */
+    spc_regrouping how; /* for REGROUPED */
     /* For a REGROUPED set with one source: keeps only slots whose value in the
      * tensor `mask` is above `above`. `room` as in spc_net_masked. */
     bool masked;
@@ -54,7 +54,7 @@ typedef struct spc__net_tensor {
     int set;
     int channels;
     spc_dtype dtype; /* type in memory: F16, F32, BF16 or I8 */
-    float scale;     /* of I8: the value of one step */
+    float scale;     /* for I8: the value of one step */
     bool dense;      /* a row for each batch element: of the set of BATCHES, or
                       * dense planes, which no layer reads */
     bool index;      /* int32 indices of the input rows with the maxima */
@@ -73,9 +73,9 @@ typedef struct spc__net_node {
     spc__net_node_kind kind;
     char *name, *norm;
     double eps;
-    spc_conv conv;       /* of CONV, completed */
-    spc_feature feature; /* of FEATURE */
-    bool slices;         /* of REGROUP */
+    spc_conv conv;       /* for CONV, completed */
+    spc_feature feature; /* for FEATURE */
+    bool slices;         /* for REGROUP */
     int map;             /* -1: none */
     int in[SPC__NET_SOURCES], ins;
     /* The residual, the second operand of ADD, or the outputs of the pooling

@@ -34,7 +34,7 @@ typedef struct spc__net_work {
     spc_feature_plan *feature_plan;
     void *packed;            /* weights on the device */
     float *scale, *bias;     /* bias on the device */
-    size_t weights_bytes;    /* of `packed`, `scale` and `bias` */
+    size_t weights_bytes;    /* bytes of `packed`, `scale` and `bias` */
     size_t workspace, bytes; /* position and size of the workspace in the memory
                                 of a run */
     char kernel[256];
@@ -58,7 +58,7 @@ typedef struct spc__net_branch {
     int after_count;
     int need; /* the first layer that waits for it, directly or indirectly */
     int captured;    /* entry i: the work that is captured as number i */
-    unsigned blocks; /* its share of the device */
+    unsigned blocks; /* multiprocessors assigned to the branch */
     double ends;     /* estimated end of the branch in the model, us */
     spc__mark end;   /* during the capture of a graph */
 } spc__net_branch;
@@ -76,8 +76,9 @@ struct spc_net_plan {
     spc_net_options options;
     spc_voxels *voxels; /* voxeliser of a plan that takes points; NULL in other
                          * plans and while a sample is indexed */
-    spc_voxels_info points; /* at the last check */
-    spc_coords **sets;      /* by set and map of the network; NULL: unused */
+    spc_voxels_info points; /* result of the last check */
+    spc_coords **sets;      /* indexed by set or map of the network; NULL:
+                               unused */
     spc_map **maps;
     spc__net_work *works;
     int work_count;
@@ -85,10 +86,10 @@ struct spc_net_plan {
     int layout_count;
     float *scales;             /* scales on the device, by tensor; used for
                                   I8 */
-    spc__net_branch *branches; /* of the first works; NULL: none */
+    spc__net_branch *branches; /* branches of the first works; NULL: none */
     int branch_count;
     int *siblings; /* by node: the next sibling computed with it, or -1 */
-    spc__net_position *positions; /* by tensor */
+    spc__net_position *positions; /* indexed by tensor */
     spc__net_piece *pieces; /* first the pieces of tensors, then the pieces of
                              * workspaces */
     int piece_count;

@@ -458,7 +458,7 @@ static bool is_of_points(const spc_map *map)
 typedef struct read_list {
     spc_coords **sets;
     spc_map **maps;
-    int64_t *pairs; /* of the maps */
+    int64_t *pairs; /* number of pairs of each map */
     int set_count, map_count;
 } read_list;
 

@@ -35,10 +35,10 @@ typedef struct cost {
 
 typedef struct model {
     spc_net_plan *plan;
-    cost *costs;  /* by branch */
+    cost *costs;  /* cost of each branch */
     double *rest; /* us of a work and all later works */
-    bool *runs;   /* by branch, during a simulated run */
-    int blocks;   /* of the device */
+    bool *runs;   /* for each branch: true while it runs in the simulation */
+    int blocks;   /* number of multiprocessors of the device */
 } model;
 
 /* ---- times ---------------------------------------------------------------

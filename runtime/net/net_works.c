@@ -31,8 +31,9 @@ typedef struct draft {
     int *fused;     /* by node: the convolution that this ADD is fused into, or
                      * -1 */
     bool *absorbed; /* by node: a convolution that is fused with an ADD */
-    bool *joined;   /* by node: it is computed with an earlier layer */
-    bool *may_join; /* by node */
+    bool *joined;   /* indexed by node: true if computed with an earlier
+                       layer */
+    bool *may_join; /* indexed by node: true if the layer may be merged */
     bool *plain;    /* by tensor: its rows must be contiguous */
 } draft;
 

@@ -11,12 +11,15 @@
 
 typedef struct spc__conv_row {
     const char *word;          /* the first word of its text */
-    unsigned rules;            /* that it may have, one bit each */
-    const char *rules_text;    /* the same for messages */
+    unsigned rules;            /* rules that the operator may have, one bit
+                                  each */
+    const char *rules_text;    /* names of these rules, for messages */
     bool inverse;              /* its geometry is read in the reverse
                                   direction */
-    const char *example;       /* for messages about a missing word */
-    spc_operator_info info[2]; /* its listings; the second may be empty */
+    const char *example;       /* example text, for messages about a missing
+                                  word */
+    spc_operator_info info[2]; /* listings of the operator; the second may be
+                                  empty */
 } spc__conv_row;
 
 enum { SPC__CONVS = SPC_POINTS + 1 };

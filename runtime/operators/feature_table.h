@@ -56,7 +56,7 @@ enum {
 
 /* The inputs on which an output depends, except a row of `add`. */
 typedef enum spc__feature_reads {
-    SPC__READS_ROW,  /* its own row of inputs */
+    SPC__READS_ROW,  /* the input row of the same number */
     SPC__READS_MAP,  /* the rows that a map gives for the output */
     SPC__READS_BATCH /* the voxels of a batch element, or the number of that
                         element */
@@ -73,7 +73,7 @@ typedef enum spc__feature_selects {
 /* The text after a semicolon describes a function that is NULL. */
 typedef struct spc__feature_row {
     /* ---- text */
-    const char *name;          /* for templates */
+    const char *name;          /* name used by templates */
     const char *word;          /* the first word; several rows may have it */
     const char *const *values; /* its values, ended by NULL; NULL: no values */
     const char *value_is;      /* the noun for it in messages */
@@ -112,7 +112,8 @@ typedef struct spc__feature_row {
     /* ---- launches, by pass; NULL: it has no such pass */
     const spc__feature_launches *launches[3];
     bool (*counts)(const spc_feature *f); /* spc__feature_counts of a DGRAD */
-    const spc__feature_launches *counted; /* its launches then */
+    const spc__feature_launches *counted; /* launches of a DGRAD that counts
+                                             first */
     void (*arrays)(spc__feature_arrays *out, const spc_feature *f,
                    const spc__feature_sizes *s); /* no workspace */
 } spc__feature_row;

@@ -18,7 +18,7 @@ typedef enum spc__operand_rows {
 /* A matrix [rows][columns], row major, `pitch` elements from row to row. An
  * operand that the layer lacks has 0 rows and 0 bytes. */
 typedef struct spc__operand {
-    const char *name; /* as in spc_buffers */
+    const char *name; /* name of the member of spc_buffers */
     bool present;     /* the layer has it */
     int64_t rows, columns, pitch;
     spc__operand_rows by; /* what `rows` is */

@@ -8,7 +8,8 @@
 #include "spc.h"
 #include "templates/shared/spc_abi.h"
 
-extern const char *const spc__pass_names[]; /* by spc_pass; NULL ends it */
+extern const char *const spc__pass_names[]; /* indexed by spc_pass; ends with
+                                               NULL */
 
 /* Mirrors a list, or the box around its centre. A list that is mirrored lies in
  * `room`; spc__geometry_keep makes it last. */

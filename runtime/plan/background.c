@@ -31,7 +31,7 @@ typedef struct job {
     struct job *next;
     spc_conv conv;
     spc__problem_key key;
-    spc_scene *scene; /* to tune on; NULL: compile only */
+    spc_scene *scene; /* scene to tune on; NULL: only compile */
     int64_t rows_in, rows_out;
     double density;
     job_state state; /* guarded by the lock */

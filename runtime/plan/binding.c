@@ -16,7 +16,7 @@
 struct spc__plan_life {
     int holders;
     bool ended;          /* the plan was freed */
-    spc__binding *spare; /* for spc__binding_keep; NULL: used */
+    spc__binding *spare; /* memory for spc__binding_keep; NULL: already used */
 };
 
 spc_status spc__plan_life_create(spc__plan_life **out, spc_error *error)

@@ -27,11 +27,12 @@
 
 struct spc__binding {
     spc__attachment attachment; /* must be first; its owner is `life` */
-    spc__plan_life *life;       /* of the plan; outlives it */
+    spc__plan_life *life;       /* life record of the plan; it may outlive the
+                                   plan */
     spc_conv_args args;         /* without the caller's arrays */
     unsigned run_blocks, first_blocks, sum_blocks; /* grid_x of the kernels */
-    size_t out_bytes;  /* of the output's capacity */
-    size_t work_bytes; /* of the workspace if there are no pairs */
+    size_t out_bytes;  /* bytes of the output's capacity */
+    size_t work_bytes; /* bytes of the workspace without pairs */
     /* The map as each group of offsets reads it, and after these as the kernel
      * that sums does. */
     spc_map_view groups[SPC__ORDER_GROUPS + 1];

@@ -13,7 +13,7 @@
  */
 typedef struct spc__buffer {
     const char *name;
-    size_t member;    /* of its address in spc_buffers */
+    size_t member;    /* offset of its address in spc_buffers */
     size_t alignment; /* a power of two */
     size_t pitch, width;
     spc__operand_rows rows;
@@ -32,7 +32,8 @@ typedef struct spc__buffer_list {
 
 /* Sizes that may differ between calls. */
 typedef struct spc__buffer_sizes {
-    int64_t rows[SPC__ROWS_OUT + 1]; /* by spc__operand_rows; the first is 1 */
+    int64_t rows[SPC__ROWS_OUT + 1]; /* indexed by spc__operand_rows; the first
+                                        is 1 */
     size_t workspace_bytes;
 } spc__buffer_sizes;
 

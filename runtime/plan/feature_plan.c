@@ -31,9 +31,9 @@ typedef spc__feature_step step;
 struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
-    int64_t elements_in, elements_out; /* of a row */
+    int64_t elements_in, elements_out; /* elements of a row */
     const spc__feature_launches *launches;
-    spc__kernel *wide[SPC__FEATURE_STEPS];   /* for aligned rows */
+    spc__kernel *wide[SPC__FEATURE_STEPS];   /* kernels for aligned rows */
     spc__kernel *single[SPC__FEATURE_STEPS]; /* for any rows; may be the same
                                               * kernel */
     unsigned resident[SPC__FEATURE_STEPS];   /* number of blocks that can be
@@ -446,7 +446,7 @@ spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
                                     void *stream)
 {
     run r = {.plan = plan};
-    spc_error error; /* its text is long, and only a failure writes it */
+    spc_error error; /* filled only by a failure, because its text is long */
     spc_status status;
 
     if (plan == NULL)

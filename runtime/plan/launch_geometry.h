@@ -28,16 +28,16 @@ typedef struct spc__launch_geometry {
     int first_rows;       /* map positions for each of its blocks */
     unsigned sum_block;   /* block size of the kernel that sums partial tiles;
                            * 0: none */
-    unsigned sum_grid_x;  /* its grid; 0: one block per tile */
+    unsigned sum_grid_x;  /* grid of that kernel; 0: one block per tile */
     unsigned sum_per_sm;  /* limit of its blocks per multiprocessor, if there is
                            * one */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
     bool reads_table;    /* the map's row order, index and tile table */
     bool reads_pairs;    /* the map's pairs by offset */
-    bool reads_triplets; /* of a map of points: triplets by output */
-    bool reads_bundles;  /* of a map of points: bundles of outputs */
-    bool reads_inputs;   /* of a map of points: triplets by inputs */
+    bool reads_triplets; /* for maps of points: triplets by output */
+    bool reads_bundles;  /* for maps of points: bundles of outputs */
+    bool reads_inputs;   /* for maps of points: triplets by input */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;
@@ -45,7 +45,7 @@ typedef struct spc__launch_geometry {
     int64_t pack_threads;
     size_t workspace_bytes;
     size_t workspace_row_bytes;
-    size_t workspace_block_bytes; /* of a persistent grid */
+    size_t workspace_block_bytes; /* for each block of a persistent grid */
     size_t workspace_pair_bytes;
     int gemm_depth; /* depth of a library's product between the kernels; 0:
                      * none */

@@ -154,7 +154,7 @@ typedef struct call {
     const spc_plan *plan;
     const spc__binding *binding;
     spc_conv_args args;
-    size_t work_bytes; /* of the workspace */
+    size_t work_bytes; /* bytes of the workspace */
     void *stream;
 } call;
 
@@ -451,7 +451,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
     const spc__binding *binding;
-    spc_error error; /* its text is long, and only a failure writes it */
+    spc_error error; /* filled only by a failure, because its text is long */
     spc_status status;
 
     /* The common path has only these two comparisons before the binding is

@@ -24,7 +24,7 @@ typedef struct radius_work {
     sorted_cloud in, to; /* `to` only if there are two clouds */
     int *order, *first, *sums, *total, *list;
     int64_t capacity;
-    int *counts;     /* for the list by offset */
+    int *counts;     /* counts for the list by offset */
     int *bundles;    /* the list by bundles; NULL: not needed */
     spc_map *reversed; /* the reverse relation; NULL: not needed */
     /* For an inverse map with only the nearest points: the last that counts for

@@ -46,8 +46,9 @@ typedef struct reader {
     int folder_length;
     const char *file; /* its name in that folder */
     spc_dtype dtype;
-    const spc_net_like *like; /* NULL: the file alone */
-    int channels;             /* of the input, by its weights; 0: the file's */
+    const spc_net_like *like; /* NULL: read only the file */
+    int channels;             /* width of the input, by its weights; 0: as in
+                                 the file */
     bool has_grid;            /* the file states one */
     spc__buf texts[FILES_MOST]; /* texts of files; freed here, as Lua errors
                                  * skip other cleanup */
@@ -319,7 +320,7 @@ static bool find_layer(const reader *r, int *cin, int *cout, const char *name)
            r->like->find(cin, cout, name, r->like->payload);
 }
 
-/* width(name, channels): those of the layer's outputs in the weights, else the
+/* width(name, channels): output channels of the layer's weights, else the
  * second argument. */
 static int do_width(lua_State *L)
 {
@@ -663,7 +664,7 @@ static spc_status run_sandbox(reader *r, spc_error *error)
 
     if (plain == (locale_t)0)
         return spc__fail_memory(error, 1);
-    /* Of this thread alone: the program's other threads keep theirs. */
+    /* Only for this thread: other threads of the program keep their locale. */
     before = uselocale(plain);
     if ((status = spc__sandbox_open(&box, NULL, error)) == SPC_OK)
         status = spc__sandbox_call(&box, r->file, body, r, error);

@@ -460,8 +460,8 @@ static spc_status read_line(reader *r, char *line)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* Checks the first line. A newer form is not damage, so it has a status of its
- * own. */
+/* Checks the first line. A newer form is not damage, so it has a separate
+ * status. */
 static spc_status check_form(const char *text, spc_error *error)
 {
     static const char head[] = "spctune network ";

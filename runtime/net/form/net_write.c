@@ -136,7 +136,7 @@ static int find_at(const spc_net *net, const spc__net_node *node)
     return SPC_NO_TENSOR;
 }
 
-/* True if the set of the outputs does not follow from the inputs alone. */
+/* True if the set of the outputs cannot be derived from the inputs. */
 static bool needs_at(const spc__net_node *node)
 {
     if (node->kind == SPC__NODE_FEATURE)
@@ -192,7 +192,7 @@ static void write_conv(spc__buf *out, const spc_net *net,
     char text[LAYER_BYTES];
     spc_conv plain = node->conv;
 
-    /* The list has a field of its own, without the limits of a layer's text. */
+    /* The list has a separate field, without the limits of a layer's text. */
     plain.geometry.offset_count = 0;
     for (int a = 0; a < 3; a++)
         if (spc__geometry_derives_by_list(&node->conv.geometry))

@@ -69,12 +69,12 @@ typedef struct spc__train_step {
     spc__train_kind kind;
     const spc__net_node *node;
     int in[SPC__NET_SOURCES], ins, add, out;   /* values */
-    spc__train_pass forward, dgrad, wgrad;     /* of CONV */
-    spc__train_feature run, back, sums;        /* of FEATURE; `sums` is its
+    spc__train_pass forward, dgrad, wgrad;     /* for CONV */
+    spc__train_feature run, back, sums;        /* for FEATURE; `sums` is its
                                                 * wgrad */
-    spc__train_feature copy[SPC__NET_SOURCES]; /* of CONCAT, one for each
+    spc__train_feature copy[SPC__NET_SOURCES]; /* for CONCAT, one for each
                                                 * part */
-    int32_t *index; /* of FEATURE: rows of the maxima */
+    int32_t *index; /* for FEATURE: input rows of the maxima */
     bool borrows;   /* an un-pooling uses the pooling's array */
     int first_update, update_count;
     /* Parameters: `first` values, then `second`: weights (RSCK) and bias for a
@@ -100,7 +100,7 @@ typedef struct spc__train_action {
     int step, part;
     int dy, with;              /* indices of arrays */
     int out[SPC__NET_SOURCES]; /* several for SPREAD, else one */
-    spc__train_feature sum;    /* of SUM */
+    spc__train_feature sum;    /* for SUM */
 } spc__train_action;
 
 struct spc_training {
@@ -113,10 +113,10 @@ struct spc_training {
     void **arrays; /* gradients, on the device; the first ones, by output,
                     * belong to the caller */
     int value_count, step_count, action_count, array_count, update_count;
-    int *value_of; /* by tensor of the network */
+    int *value_of; /* value of each tensor of the network */
     void *work;    /* workspace, shared by all steps */
     size_t work_bytes;
-    const void *features; /* of the last forward pass; NULL: none yet */
+    const void *features; /* input of the last forward pass; NULL: none yet */
 };
 
 /* Checks that the network can be trained. SPC_EUNSUPPORTED names the layer that
