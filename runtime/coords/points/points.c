@@ -68,13 +68,13 @@ static spc_status alloc_arrays(spc_points *p, spc_error *error)
 
     if ((status = spc__coords_alloc(&p->at, &p->rows, 16 * rows, error)) !=
             SPC_OK ||
-        (status = alloc_clear(&p->rows.count, p, 4, error)) != SPC_OK ||
-        (status = alloc_clear(&p->rows.stats, p, 4 * SPC_POINTS_STATS,
+        (status = alloc_clear(&p->rows.stats, p, 4 * (SPC_POINTS_STATS + 1),
                               error)) != SPC_OK)
         return status;
     /* The rows own this array; a cloud has other statistics in it than a
      * set. */
     p->stats = p->rows.stats;
+    p->rows.count = p->stats + SPC_POINTS_STATS;
     if (p->from)
         status = spc__coords_alloc(&p->sources, &p->rows, 4 * rows, error);
     /* The first fill may run on another stream than the clearing. */
