@@ -225,8 +225,7 @@ typedef struct loader {
     int end, next_first, next_end; /* blocks of the current and the next step */
 % end
 % if parts > 1 then
-    int last, next_last; /* true if the current, or the next, step ends its
-                            part */
+    int last, next_last; /* true if this or the next step ends its part */
     int held;            /* the part is complete: no copies until it is joined */
 % end
 } loader;

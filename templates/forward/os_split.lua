@@ -48,7 +48,7 @@
 %-- True if tiles can be divided in this way. The caller checks shared memory.
 %function can_divide(problem, config, target)
 %  local cluster = cluster_of(config)
-%  if is_masked(config) then -- gray2 to gray4 need separate orders
+%  if is_masked(config) then -- which have orders of their own
 %    return not problem.groups and not whole_in(problem) and not whole_out(problem)
 %       and config.order == "gray"
 %       and problem.offsets // masks_of(config) >= 4

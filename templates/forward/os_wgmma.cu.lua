@@ -46,7 +46,7 @@
 %  return input_alignment(problem) < 16 and problem.centre >= 0 and input_row_bytes(problem) > 64
 %end
 %function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
-%copying_rows = 64 -- rows of a block
+%copying_rows = 64 -- of a block
 %-- 16-bit outputs that could only be stored 4 bytes at a time are stored to such rows as
 %-- well, and copied by spc_sum.
 %function copies_outputs(problem, config)
@@ -196,7 +196,7 @@
 %      rows = config.groups * 64,
 %      divided = is_divided(config), parts = span_parts(config),
 %      centre = ending_centre(problem, config),
-%      balances = problem.offsets > 1, -- else all tiles cost the same: a snake will do
+%      balances = problem.offsets > 1, -- else all tiles cost alike: a snake is as good
 %    }
 %  end,
 %  launch = function(problem, config, target)

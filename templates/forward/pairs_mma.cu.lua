@@ -216,8 +216,7 @@ typedef struct loader {
     const int *in; /* the input rows of this offset's pairs */
     int left;      /* remaining steps */
     int block;     /* block of input channels of the previous step */
-    int pair, end; /* pair of the lane's first row of the next tile; end of the
-                      offset's pairs */
+    int pair, end; /* of the lane's next tile, and of the offset's pairs */
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
 } loader;
 
@@ -306,12 +305,9 @@ SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *arg
     l.end = end;
     look_ahead(&l);
     clear(acc);
-    spc_sync_block(); /* all threads have finished with the ring and the
-                         weights */
+    spc_sync_block(); /* all have finished with the ring and the weights */
 %   if stay then
-    for (int image = 0; image < $(k_blocks); image++) /* committed in the same
-                                                         group as the first
-                                                         step */
+    for (int image = 0; image < $(k_blocks); image++) /* in the same group as the first step */
         load_image(spc_shared() + $(weights_at) + image * $(weight_size), args,
                    k * $(k_blocks) + image);
 %   end

@@ -94,7 +94,7 @@
 %    local lanes = lanes_of(target)
 %    return {
 %      lanes = lanes,
-%      width = config.vectors * lanes, -- number of floats in a block
+%      width = config.vectors * lanes, -- floats of a block
 %      blocks = blocks_of(problem, config, target),
 %      call_blocks = blocks_of_call(problem, config, target),
 %      half = element_bytes(problem) < 4, sum = sum_type(problem), short = format_of(problem).host_short,

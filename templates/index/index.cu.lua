@@ -86,9 +86,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
 #define FOURS_APART (SPARING == 1)
-#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks in groups of
-                                                            four words as
-                                                            well */
+#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours as well */
 
 /*
  * The kernel: columns in the (x, y) plane, each with DEPTH offsets along z, in
