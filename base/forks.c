@@ -14,7 +14,7 @@ static void count_fork(void)
     forks++;
 }
 
-/* If there is no memory for the handler, forks are not detected. */
+/* Without memory for the handler, forks are not detected. */
 static void install(void)
 {
     (void)pthread_atfork(NULL, NULL, count_fork);

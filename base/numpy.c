@@ -177,7 +177,8 @@ static void add_fields(spc__numpy *out, const spc__numpy_field *field,
     }
 }
 
-/* Reads the (3,) after a field's type. *count is the product. */
+/* Reads the shape, such as (3,), after a field's type. *count is the
+ * product. */
 static bool take_repeats(int64_t *count, const char **at)
 {
     if (!take(at, '('))

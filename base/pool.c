@@ -41,10 +41,10 @@ struct spc__pool {
     int active; /* threads that joined the slot's loop */
     bool stopping;
     pid_t owner;        /* a fork copies the memory, not the threads */
-    loop background;    /* between start and finish */
+    loop background;    /* valid between start and finish */
     bool in_background; /* the slot holds the background loop */
     int started;
-    pthread_t threads[]; /* those started */
+    pthread_t threads[]; /* the threads that were started */
 };
 
 /* True while this thread runs the body of a loop. A nested loop runs on this
@@ -242,7 +242,7 @@ void spc__signals_block(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &set, before);
 }
 
-/* Starts threads up to `wanted`. Fewer do too, as the caller works as well. */
+/* Starts up to `wanted` threads. Fewer are enough, as the caller works too. */
 static void start_threads(spc__pool *pool, int wanted)
 {
     sigset_t before;

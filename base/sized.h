@@ -43,8 +43,8 @@ typedef enum spc__sized_id {
 
 typedef struct spc__sized {
     const char *name;
-    size_t bytes;          /* in this version */
-    const size_t *earlier; /* in earlier ones, ended by 0 */
+    size_t bytes;          /* size in this version */
+    const size_t *earlier; /* sizes in earlier versions, ended by 0 */
     const void *init;      /* the defaults */
 } spc__sized;
 
@@ -59,9 +59,9 @@ const void *spc__sized_whole(void *whole, const spc__sized *type,
                              const void *given, spc_error *error);
 
 /*
- * Values have no size but reserved members, which later versions use.
- * SPC_EINVAL if one of `count` is not 0: the struct was not initialised, or the
- * program needs a later version.
+ * Structs passed by value have no size, but reserved members for later
+ * versions. SPC_EINVAL if one of `count` is not 0: the struct was not
+ * initialised, or the program needs a later version.
  */
 spc_status spc__check_reserved(const char *type, const int *reserved,
                                size_t count, spc_error *error);
@@ -77,7 +77,7 @@ spc_status spc__check_reserved(const char *type, const int *reserved,
 #define SPC__TAKE(type, pointer, error)                                        \
     SPC__TAKE_AS(&spc__sized_types[SPC__SIZED_##type], type, pointer, error)
 
-/* The same of a struct that another library describes. */
+/* The same for a struct that another library describes. */
 #define SPC__TAKE_AS(sized, type, pointer, error)                              \
     ((pointer) == NULL || (pointer)->bytes == sizeof(type) ? SPC_OK            \
      : ((pointer) = (const type *)spc__sized_whole(                            \

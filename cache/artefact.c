@@ -31,8 +31,8 @@ static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
 
     if (status != SPC_OK)
         return status;
-    /* Of the unpacked code: so an error of the compression would show as
-     * well. */
+    /* Hashes the unpacked code, so that an error of the compression is detected
+     * too. */
     spc__column_text(stored, sizeof(stored), stmt, 1);
     digest_of(actual, *code, *bytes);
     if (strcmp(stored, actual) == 0)
@@ -136,7 +136,7 @@ static spc_status get_from(void **code, size_t *bytes, spc__attrs *resources,
     return status;
 }
 
-/* Any intact copy will do. A failure is reported only if all copies fail. */
+/* Uses any intact copy. A failure is reported only if all copies fail. */
 spc_status spc__cache_get_artefact(spc__cache *cache,
                                    const spc__code_wanted *wanted, void **code,
                                    size_t *bytes, spc__attrs *resources,
@@ -154,7 +154,7 @@ spc_status spc__cache_get_artefact(spc__cache *cache,
                      trouble == SPC_ENOTFOUND ? error : NULL);
         if (status == SPC_OK)
             return SPC_OK;
-        /* The first trouble is reported: it is that of the uppermost file. */
+        /* Reports the first failure, which belongs to the uppermost file. */
         if (trouble == SPC_ENOTFOUND)
             trouble = status;
     }

@@ -94,7 +94,7 @@ typedef struct spc__feature {
     char name[SPC__FEATURE_NAME]; /* letters, digits and _ */
     double value;
     double weight; /* distance of a difference of 1 */
-    double width;  /* of its buckets, which are part of the key; 0: no
+    double width;  /* width of its buckets, which are part of the key; 0: no
                     * buckets, since the layer determines the feature */
 } spc__feature;
 
@@ -145,7 +145,7 @@ typedef struct spc__trial {
 
 /* Where a record comes from. */
 typedef struct spc__provenance {
-    char version[24]; /* of libspc */
+    char version[24]; /* version of libspc */
     char compiler[64];
     char driver[32];
     char host[64];
@@ -216,7 +216,7 @@ typedef enum spc__match {
 typedef struct spc__choice {
     spc__match match;
     double distance;      /* 0 if exact */
-    spc__problem_key key; /* of the record found */
+    spc__problem_key key; /* key of the record found */
     spc__trial trial;
     char reason[128];
     const char *file; /* the layer that holds it; lives as long as the cache */
@@ -285,8 +285,8 @@ spc_status spc__cache_find_trials(spc__cache *cache,
                                   int *count, spc_error *error);
 
 /* Returns the trials of the problem that spc__cache_each listed with this file
- * and row, from that file alone. The array is empty if there is no such
- * problem. Otherwise like spc__cache_find_trials. */
+ * and row, from only that file. The array is empty if there is no such problem.
+ * Otherwise like spc__cache_find_trials. */
 spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
                                 int64_t problem, spc__trial **out, int *count,
                                 spc_error *error);
@@ -309,7 +309,7 @@ typedef struct spc__cache_row {
     bool has_choice;
     spc__trial choice;
     spc__provenance provenance; /* that of the newest trial if not chosen */
-    char reason[128];           /* of the choice */
+    char reason[128];           /* reason of the choice */
 } spc__cache_row;
 
 /* Calls `each` for all problems of all layers. Damaged records are left out;

@@ -73,8 +73,8 @@ typedef struct spc__file_version {
 enum { SPC__KEPT_PROVENANCES = 4 };
 typedef struct spc__kept_provenance {
     int64_t id;
-    spc__file_version at; /* when it was read */
-    spc__buf bytes;       /* in the form that is hashed */
+    spc__file_version at; /* state of the file when it was read */
+    spc__buf bytes;       /* bytes in the form that is hashed */
 } spc__kept_provenance;
 
 /* One file. */
@@ -82,7 +82,7 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
-    bool is_only_code;              /* it never has choices */
+    bool is_only_code;              /* the file never has choices */
     bool yields;                    /* its records rank last among equal ones */
     spc_error refused;              /* why it accepts no writes */
     struct spc__manifest *manifest; /* signed: records that it lacks are not
@@ -101,7 +101,8 @@ struct spc__cache {
     bool has_user;         /* layers[0] is the read-write one */
     spc__similar *similar; /* records read by near look-ups */
     int similar_count;
-    spc__buf layer_text; /* scratch, so that a hot lookup allocates nothing */
+    spc__buf layer_text; /* scratch buffers, so that a hot lookup allocates
+                          * nothing */
     spc__buf buckets_text;
     spc__buf family_text;
     spc__buf features_text;
@@ -454,7 +455,8 @@ typedef struct spc__similar_choice {
     int target_word;  /* equal for equal texts */
     int seal;         /* index of the choice's seal in the set; -1: none */
     double median_us; /* infinite if it was never timed */
-    double middles[SPC__FEATURES_MAX]; /* of its buckets, in the key's order */
+    double middles[SPC__FEATURES_MAX]; /* middles of its buckets, in the key's
+                                        * order */
 } spc__similar_choice;
 
 /* Reads the leading columns of both queries for choices. The rest is zero. */
@@ -472,7 +474,7 @@ typedef struct spc__similar_list {
     const spc__kd_trees *trees; /* hold all records, by their middles */
     const spc__similar_root *roots;
     int root_count;
-    int target_word; /* of the key; -1: no record has it */
+    int target_word; /* number of the key's target; -1: no record has it */
 } spc__similar_list;
 
 /* Returns the digest in the seal of a record of the key's set, or NULL if it is

@@ -24,7 +24,7 @@
     " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = '" kind_is         \
     "' AND record = " row ")"
 
-/* A usable choice. */
+/* The condition for a usable choice. */
 #define IS_USABLE                                                              \
     " AND t.status = 'ok'" NOT_IN_QUARANTINE("trial", "t.id")                  \
         NOT_IN_QUARANTINE("choice", "p.id")
@@ -67,8 +67,8 @@
     " LEFT JOIN trial AS t ON t.id = c.trial" JOIN_SEAL
 #define WAS_CHOSEN " AND (t.id IS NOT NULL OR w.digest IS NOT NULL)"
 
-/* The usable ones among them, and those to be checked: the trial is missing, or
- * its status differs from the stored one. */
+/* The usable choices among them, and choices to be checked: the trial is
+ * missing, or its status differs from the stored one. */
 #define IS_USABLE_OR_LOST                                                      \
     WAS_CHOSEN                                                                 \
     " AND (t.id IS NULL OR t.status = 'ok' OR EXISTS (SELECT 1"                \

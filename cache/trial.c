@@ -90,8 +90,8 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
 
-    /* All within one transaction: record and seal change together, or a crash
-     * in between would make a good record look damaged. */
+    /* All statements run within one transaction: record and seal change
+     * together, or a crash in between would make a good record look damaged. */
     status = spc__problem_claim(&problem, layer, cache, key, error);
     if (status != SPC_OK)
         goto done;

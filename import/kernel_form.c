@@ -30,7 +30,7 @@
  */
 struct layout {
     const char *name;
-    const char *odd, *even; /* for odd and even K */
+    const char *odd, *even; /* orders for odd and even K */
     const char *dense;
     bool flat;
 };
@@ -411,7 +411,7 @@ static struct strides of_form(const spc_kernel_form *form,
     int count = read_axes(axes, form->axes);
 
     if (count == 2)
-        /* The axis that is left: 0 + 1 + 2 is 3. */
+        /* The remaining axis follows from 0 + 1 + 2 = 3. */
         axes[2] = 3 - axes[0] - axes[1];
     return strides_of(order_of(form, shape), axes, shape);
 }
@@ -422,7 +422,7 @@ struct copy {
     char *to;
     const char *from;
     struct strides to_strides, from_strides;
-    size_t bytes; /* of an element */
+    size_t bytes; /* bytes of an element */
 };
 
 static int64_t position(const struct strides *s, int co, const int tap[3],
@@ -543,7 +543,7 @@ static spc_status check_layer(const spc_kernel_shape *shape,
 }
 
 /* True if the layer moves its outputs to another grid. spconv 2 treats a kernel
- * of one offset as a matrix only if it does not. */
+ * of one offset as a matrix only if the layer does not. */
 static bool is_strided(const spc_conv *conv)
 {
     const int *stride = conv->geometry.stride;

@@ -63,7 +63,7 @@ static spc_status check_bias(const struct filling *f,
                      bias->name, param->layer);
 }
 
-/* The kernel of a layer, by the ending that its engine gives it; or NULL. */
+/* Finds the kernel of a layer by the ending that its engine uses, or NULL. */
 static const spc_array *find_kernel(const struct filling *f, const char *layer)
 {
     static const char *const suffixes[] = {".weight", ".kernel",
@@ -190,7 +190,7 @@ static spc_status load_scale_or_bias(float *values, const struct filling *f,
     return status;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- parameters ---------------------------------------------------------- */
 
 /* Loads one parameter and gives it to the network. */
 static spc_status fill_param(const struct filling *f,

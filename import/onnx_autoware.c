@@ -46,9 +46,9 @@ static bool is_copy(const Spc__Pb__Node *node)
 }
 
 /*
- * The name of these coordinates where they were first made: a submanifold node
- * passes on those that it reads. A node reads only results of earlier nodes, so
- * each step goes back in the file.
+ * Returns the name of the node's original coordinates: a submanifold node
+ * passes on the coordinates that it reads. A node reads only results of earlier
+ * nodes, so each step goes back in the file.
  */
 static const char *first_name(const spc__onnx_builder *b, const char *name)
 {
@@ -72,7 +72,7 @@ static const char *first_name(const spc__onnx_builder *b, const char *name)
     }
 }
 
-/* The node that makes the table of pairs that a layer reads; -1: none. */
+/* Returns the node that makes the table of pairs that a layer reads, or -1. */
 static int pairs_of(const spc__onnx_builder *b, const Spc__Pb__Node *node)
 {
     int output, maker;
@@ -86,7 +86,7 @@ static int pairs_of(const spc__onnx_builder *b, const Spc__Pb__Node *node)
                : -1;
 }
 
-/* The coordinates of a layer's outputs. */
+/* Returns the coordinates of a layer's outputs. */
 static const char *coords_behind(const spc__onnx_builder *b,
                                  const Spc__Pb__Node *node)
 {
@@ -95,7 +95,8 @@ static const char *coords_behind(const spc__onnx_builder *b,
     return pairs < 0 ? "" : first_name(b, node_at(b, pairs)->output[0]);
 }
 
-/* Those of any rows: other nodes have the rows of what they read. */
+/* Returns the coordinates of any rows: other nodes keep the rows of their
+ * inputs. */
 static const char *coords_of(const spc__onnx_builder *b, const char *name)
 {
     int before = (int)b->onnx->model->graph->n_node, output;
@@ -328,9 +329,9 @@ static spc_status read_own_bias(reading *r)
     return status;
 }
 
-/* ---- what follows -------------------------------------------------------- */
+/* ---- fusion -------------------------------------------------------------- */
 
-/* The value passes to what `consumer` makes. */
+/* Makes the output of `consumer` the current value. */
 static void take(reading *r, int consumer)
 {
     r->of.b->done[consumer] = true;
@@ -417,8 +418,8 @@ static spc_status take_affine(reading *r)
     spc__onnx_builder *b = r->of.b;
     spc_status status = SPC_OK;
 
-    /* An epilogue scales before it activates: what follows an activation is not
-     * folded. */
+    /* An epilogue scales before it activates, so a scale after an activation is
+     * not folded. */
     while (status == SPC_OK && r->of.layer.conv.activation == SPC_ACT_NONE) {
         int consumer = r->of.out->consumer;
         if (consumer < 0 || !spc__onnx_is_ours(b, consumer))

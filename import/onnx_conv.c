@@ -218,7 +218,8 @@ static spc_status make_inverse(spc__onnx_layer *r, spc_geometry *g)
     return note_rulebook(r, book);
 }
 
-/* A kernel of one offset without displacement works on each row by itself. */
+/* True for a kernel of one offset without displacement, which processes each
+ * row separately. */
 static spc_status read_geometry(spc__onnx_layer *r)
 {
     spc_geometry *g = &r->layer.conv.geometry;

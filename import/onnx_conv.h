@@ -13,12 +13,12 @@ typedef struct spc__onnx_layer {
                            * last fused node */
     char name[64], rulebook[64];
     int subm, inverse, transposed;
-    int out_padding[3];       /* of a transposed convolution */
+    int out_padding[3];       /* only for a transposed convolution */
     spc__onnx_rulebook *made; /* rulebook of a strided convolution; else NULL */
     spc_net_layer layer;
 } spc__onnx_layer;
 
-/* The rule of a layer whose sizes are in *g. */
+/* Returns the rule of a layer whose sizes are in *g. */
 spc_status spc__onnx_make_subm(spc__onnx_layer *r, spc_geometry *g);
 spc_status spc__onnx_make_strided(spc__onnx_layer *r, spc_geometry *g);
 spc_status spc__onnx_make_transposed(spc__onnx_layer *r, spc_geometry *g);

@@ -47,9 +47,9 @@ spc_status spc__onnx_scatter(spc__onnx_builder *b, const spc__onnx_node *node)
 }
 
 /*
- * Of Autoware: zeros, coordinates, rows. The third input is scattered, and
- * channels are the last axis. The first two are the caller's: they say batch
- * size and shape, which the network knows.
+ * The inputs of Autoware's node are zeros, coordinates and rows. The rows are
+ * scattered, and channels are the last axis. The caller makes the first two
+ * inputs, which only give batch size and shape.
  */
 spc_status spc__onnx_scatter_nd(spc__onnx_builder *b,
                                 const spc__onnx_node *node)
@@ -160,7 +160,7 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
     spc_status status;
 
     silent.error = NULL;
-    /* A shape that the file computes: the bytes are the same whatever it is. */
+    /* Handles a shape that the file computes; the data do not depend on it. */
     if (dims == NULL && b->is_autoware)
         return spc__onnx_same(b, node);
     if (dims == NULL)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS_MOST = 8 }; /* of a Concat */
+enum { PARTS_MOST = 8 }; /* inputs of a Concat */
 
 /* ---- values -------------------------------------------------------------- */
 
@@ -95,7 +95,7 @@ static void count_users(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
 
-    /* Nodes apart look at shapes alone. */
+    /* Nodes outside the network only read shapes. */
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t j = 0; j < graph->node[i]->n_input; j++)
             if (b->parts[i] != SPC__ONNX_APART)
@@ -310,7 +310,7 @@ static spc_status add_group_sum(spc__onnx_builder *b,
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* One that no layer before it has taken in. */
+/* Reads a node that no earlier layer has fused. */
 static spc_status add_norm(spc__onnx_builder *b, const spc__onnx_node *node)
 {
     (void)b;
@@ -357,7 +357,7 @@ static const struct op {
 #define BESIDE_GEMM                                                            \
     ",is_train,fp32_accum,act_beta,output_add_scale,input_scale,"
 
-/* Those of files of Autoware. This library chooses sorting, algorithms and the
+/* Nodes of Autoware's files. This library chooses sorting, algorithms and the
  * accumulator itself. */
 static const struct op autoware_ops[] = {
     {"GetIndicePairs", 1, 1, OF_PAIRS, BESIDE_PAIRS, spc__onnx_pairs, true},
@@ -612,7 +612,7 @@ static spc_status add_graph_outputs(spc__onnx_builder *b)
         const char *name = graph->output[i]->name;
         const spc__onnx_value *value = spc__onnx_find(b, name);
         int output, maker = spc__onnx_maker(b->onnx, name, &output);
-        /* Nodes of the caller make this output. */
+        /* Nodes that the caller runs make this output. */
         if (maker >= 0 && !spc__onnx_is_ours(b, maker))
             continue;
         if (value == NULL)

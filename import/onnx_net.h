@@ -19,10 +19,11 @@ typedef enum spc__onnx_kind {
 
 /* The part of a file that a node belongs to (onnx_part.c), in this order. */
 typedef enum spc__onnx_part {
-    SPC__ONNX_APART,    /* the caller's: before the network, or beside it */
-    SPC__ONNX_IS_ROWS,  /* the network's: makes rows or tables of pairs */
-    SPC__ONNX_IS_DENSE, /* the network's: makes a dense value */
-    SPC__ONNX_IS_TAIL   /* the caller's: behind the network */
+    SPC__ONNX_APART,    /* run by the caller: before the network, or beside
+                         * it */
+    SPC__ONNX_IS_ROWS,  /* part of the network: makes rows or tables of pairs */
+    SPC__ONNX_IS_DENSE, /* part of the network: makes a dense value */
+    SPC__ONNX_IS_TAIL   /* run by the caller: after the network */
 } spc__onnx_part;
 
 typedef struct spc__onnx_value {
@@ -57,11 +58,11 @@ typedef struct spc__onnx_builder {
     int matrix_count;      /* kernels of one offset that are read in spconv 2's
                             * layout */
     char first_matrix[64]; /* the first of these layers */
-    bool *done;            /* by node: fused into an earlier one */
+    bool *done;            /* by node: fused into an earlier node */
     spc__onnx_part *parts; /* by node */
     bool is_autoware;
     spc__onnx_value *root;   /* the features that the network reads */
-    const char *root_coords; /* of Autoware: their coordinates */
+    const char *root_coords; /* their coordinates, in files of Autoware */
     spc__onnx_value **cuts;  /* values that nodes of the caller read */
     int cut_count;
     spc_error *error;

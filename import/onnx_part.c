@@ -70,7 +70,7 @@ static spc__onnx_part reads(const spc__onnx_builder *b,
 
     for (size_t i = 0; i < node->n_input; i++) {
         int maker = spc__onnx_maker(b->onnx, node->input[i], &output);
-        /* Tables of pairs are no rows. */
+        /* Tables of pairs are not rows. */
         if (maker < 0 || maker >= number ||
             spc__onnx_is_pairs(b->onnx->model->graph->node[maker]))
             continue;
@@ -128,7 +128,7 @@ bool spc__onnx_is_ours(const spc__onnx_builder *b, int node)
 
 /* ---- the cut ------------------------------------------------------------- */
 
-/* The types of the nodes that are the caller's, each once. */
+/* Lists the types of the nodes that the caller runs, each once. */
 static int list_types(char *out, size_t bytes, const spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;

@@ -36,7 +36,7 @@ typedef struct bench {
     spc_status (*run)(const struct bench *b, void *stream);
 } bench;
 
-/* ---- measurements -------------------------------------------------- */
+/* ---- measurements -------------------------------------------------------- */
 
 static spc_status run_plan(const bench *b, void *stream)
 {

@@ -8,7 +8,7 @@
 #include "operators/operands.h"
 #include <string.h>
 
-/* ---- peak rates of a device -------------------------------------- */
+/* ---- peak rates of a device ---------------------------------------------- */
 
 typedef struct ceilings {
     double matrix_tflops;
@@ -136,8 +136,7 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
     return false;
 }
 
-/* ---- bytes that a layer must move
- * -------------------------------------------- */
+/* ---- bytes that a layer must move ---------------------------------------- */
 
 /*
  * Returns the bytes of the index at its information content: as a list or as
@@ -250,7 +249,7 @@ static double cold_memory_us(const ceilings *most, const spc__floor *floor)
                    beyond(floor->written_bytes, most->cache_bytes));
 }
 
-/* ---- the floor --------------------------------------------------------- */
+/* ---- the floor ----------------------------------------------------------- */
 
 typedef struct term {
     const char *name;

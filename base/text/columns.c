@@ -25,7 +25,7 @@ static bool read_letters(spc__columns *out, spc__span text)
         if (text.at[i] < 'a' || text.at[i] > 'z')
             return false;
         const char *axis = strchr(axes, text.at[i]);
-        /* An axis that is named twice. */
+        /* Fails if an axis is named twice. */
         if (axis != NULL && out->at[axis - axes] >= 0)
             return false;
         if (axis != NULL)

@@ -16,7 +16,7 @@ typedef enum spc__word_form {
     SPC__WORD_REAL,   /* float: any finite number */
     SPC__WORD_LENGTH, /* float: above 0 */
     SPC__WORD_NAME,   /* an enum: the index of one of `names` */
-    SPC__WORD_OWN     /* what read() reads */
+    SPC__WORD_OWN     /* a value that read() reads */
 } spc__word_form;
 
 typedef struct spc__word {
@@ -24,13 +24,13 @@ typedef struct spc__word {
     size_t at;           /* offset of the field in the struct */
     const char *example; /* a valid value */
     spc__word_form form;
-    int64_t least, most; /* of numbers; NAME: least is the first index */
+    int64_t least, most; /* range of numbers; NAME: least is the first index */
     const char *what;    /* the noun of a number or a name, for messages; a
                             note on axes, or NULL */
     const char *const *names;
     spc_status (*read)(void *field, spc__span value, spc_error *error);
     unsigned only; /* kinds of text that have the word, as bits; 0: all */
-    unsigned need; /* kinds of text that must have it */
+    unsigned need; /* kinds of text that must have the word */
 } spc__word;
 
 /* The rest of a row after its example, as in {"cin", AT(cin), "64",
@@ -52,7 +52,7 @@ typedef struct spc__word_list {
         *table;          /* ends with a row without a name; at most 63 rows */
     unsigned kind;       /* the bit of this kind of text */
     const char *head;    /* the name of this kind */
-    const char *example; /* a whole text of it */
+    const char *example; /* an example of the whole text */
     uint64_t seen;       /* a bit for each row that was read */
 } spc__word_list;
 

@@ -24,7 +24,7 @@ typedef struct spc__exchange {
     spc_status (*each)(spc__fate fate, const char *record, const char *reason,
                        int64_t line, void *payload);
     void *payload;
-    int64_t counts[SPC__FATE_REJECTED + 1]; /* by fate */
+    int64_t counts[SPC__FATE_REJECTED + 1]; /* number of records by fate */
 } spc__exchange;
 
 typedef enum spc__export {

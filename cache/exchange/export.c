@@ -18,7 +18,7 @@ typedef struct output {
     int64_t *damaged;
 } output;
 
-/* A trial and the choice that may be of it, both in the order of their
+/* A trial and the choice that may refer to it, both in the order of their
  * problems. */
 typedef struct walk {
     spc__record_cursor trials, choices;

@@ -9,7 +9,7 @@ typedef enum spc__fate {
     SPC__FATE_KNOWN,   /* the file has the same record */
     SPC__FATE_OLDER,   /* the file has a higher record */
     SPC__FATE_STALE,   /* accepted, but its template has changed since */
-    SPC__FATE_REJECTED /* with a reason */
+    SPC__FATE_REJECTED /* rejected, with a reason */
 } spc__fate;
 
 #endif

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 typedef enum spc__kind {
-    SPC__FACT,  /* of a device */
+    SPC__FACT,  /* a fact of a device */
     SPC__CODE,  /* an artefact */
     SPC__TRIAL, /* before the choices, which refer to them */
     SPC__CHOICE,
@@ -34,7 +34,7 @@ typedef enum spc__form {
     SPC__FORM_TEXT,
     SPC__FORM_ATTRS,
     SPC__FORM_FEATURES,
-    SPC__FORM_STATUS, /* of a trial */
+    SPC__FORM_STATUS, /* the status of a trial */
     SPC__FORM_REAL,   /* empty for NaN */
     SPC__FORM_EXCESS, /* a real, or "inf" for the error of a NaN */
     SPC__FORM_INTEGER,
@@ -67,7 +67,7 @@ typedef struct spc__record {
     spc__buf text; /* all values, each terminated */
     size_t start[SPC__RECORD_FIELDS];
     int filled;
-    spc__buf code; /* of SPC__CODE */
+    spc__buf code; /* code of SPC__CODE */
     bool has_code;
 } spc__record;
 

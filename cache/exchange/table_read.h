@@ -16,11 +16,11 @@ typedef struct spc__table_note {
     const char *at, *end;
 } spc__table_note;
 
-/* {0} is empty. */
+/* A zeroed reader is empty. */
 typedef struct spc__table_reader {
     spc__table_template *templates;
     int template_count;
-    spc__texts keys; /* of notes */
+    spc__texts keys; /* keys of notes */
     spc__table_note *notes;
     spc__buf above[SPC__TABLE_ABOVE];
     spc__buf trial[SPC__RECORD_FIELDS], chosen[SPC__TABLE_CHOSEN];

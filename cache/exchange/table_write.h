@@ -30,9 +30,9 @@ typedef struct spc__table_writer {
     spc__table_pass pass;
     struct spc__table_names *templates;
     int template_count;
-    spc__texts values; /* of attributes, with their template and field */
+    spc__texts values; /* texts of attributes, with their template and field */
     int *value_uses;
-    spc__texts texts; /* of cells */
+    spc__texts texts; /* texts of cells */
     spc__table_use *uses;
     spc__buf above[SPC__TABLE_ABOVE]; /* the last lines 'for' */
     spc__buf line, cell;

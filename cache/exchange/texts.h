@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* {0} is empty. A text's number is its index in `at`. */
+/* A zeroed table is empty. A text's number is its index in `at`. */
 typedef struct spc__texts {
     char **at;
     int count, capacity;

@@ -19,11 +19,11 @@ double spc__kd_distance(const spc__kd_point *from, const double *to);
 
 typedef struct spc__kd_node spc__kd_node;
 
-/* A set of points, identified by number. {0} is empty. Several trees may share
- * it. */
+/* A set of points, identified by number. A zeroed set is empty. Several trees
+ * may share it. */
 typedef struct spc__kd_trees {
     int features;
-    int32_t *order; /* of the points; those of a leaf are adjacent */
+    int32_t *order; /* numbers of the points; those of a leaf are adjacent */
     double *positions; /* `features` of each, in that order */
     int64_t order_count;
     spc__kd_node *nodes;

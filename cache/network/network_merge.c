@@ -46,7 +46,7 @@ spc_status spc__network_check(spc__layer *layer, const char *name,
 typedef struct copying {
     spc__layer *to, *from;
     bool trusts;         /* `from` is trusted */
-    sqlite3_stmt *parts; /* of the current network */
+    sqlite3_stmt *parts; /* parts of the current network */
     spc_status (*each)(spc__fate fate, const char *name, const char *reason,
                        void *payload);
     void *payload;

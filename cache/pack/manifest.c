@@ -39,8 +39,8 @@ bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
     /* The text itself is searched, without a table of its lines. */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        /* The lines are sorted, and a binary search lands inside one: go back
-         * to its start. */
+        /* The lines are sorted. A binary search lands inside a line, so it goes
+         * back to the start of the line. */
         while (middle > low && text[middle - 1] != '\n')
             middle--;
         size_t length = strcspn(text + middle, "\n");

@@ -9,7 +9,7 @@
 typedef struct spc__pack_report {
     int64_t choices, trials, facts, code;
     int files;          /* databases, including the first */
-    int64_t bytes;      /* of all of them */
+    int64_t bytes;      /* size of all of them */
     int64_t code_bytes; /* of the code before it was compressed */
     bool compressed;
     int removed;     /* code files of an earlier pack of that name */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- read-only arrays ------------------------------------------------- */
+/* ---- read-only arrays ---------------------------------------------------- */
 
 /* Two arrays of every scene; weights, bias, scale and the scales of tensors. */
 enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 4 };
@@ -120,7 +120,7 @@ void spc__gate_weights_hold(const spc__gate *g)
             "read-only: the launch wrote to packed weights, or next to them");
 }
 
-/* ---- cause of a wrong result ----------------------------------- */
+/* ---- cause of a wrong result --------------------------------------------- */
 
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)

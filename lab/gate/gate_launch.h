@@ -83,8 +83,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
  * (gate_verify.c). */
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
 
-/* ---- sizes, infinities and NaN (gate_odd.c)
- * --------------------------------- */
+/* ---- sizes, infinities and NaN (gate_odd.c) ------------------------------ */
 
 /* Launches once on each scene of another size. */
 void spc__gate_test_sizes(const spc__gate *g);
@@ -104,8 +103,7 @@ void spc__gate_test_large(const spc__gate *g);
 /* Launches on each scene that fits. */
 void spc__gate_test_spare(const spc__gate *g);
 
-/* ---- other addresses (gate_addresses.c) ----------------------------------
- */
+/* ---- other addresses (gate_addresses.c) ---------------------------------- */
 
 /*
  * Launches the data set on a prepared scene; the result must have the same bits
@@ -113,7 +111,7 @@ void spc__gate_test_spare(const spc__gate *g);
  */
 void spc__gate_test_addresses(const spc__gate *g, const spc__gate_setting *at);
 
-/* ---- concurrent launches (gate_together.c) ------------------------------ */
+/* ---- concurrent launches (gate_together.c) ------------------------------- */
 
 /* Launches COUNT and WIDE at once on an awkward scene. */
 void spc__gate_test_together(const spc__gate *g);
@@ -145,7 +143,7 @@ bool spc__gate_note_maps(spc__gate *g);
 void spc__gate_maps_hold(const spc__gate *g);
 void spc__gate_map_holds(const spc__gate *g, int s);
 
-/* ---- diagnosis (gate_blame.c) ---------------------------------------- */
+/* ---- diagnosis (gate_blame.c) -------------------------------------------- */
 
 /* Verifies inputs, weights and vectors, and notes a change. */
 void spc__gate_read_only(const spc__gate *g, int dataset);

@@ -231,8 +231,7 @@ static spc_status run_branches(together *t)
     return status;
 }
 
-/* ---- the test
- * -------------------------------------------------------------- */
+/* ---- the test ------------------------------------------------------------ */
 
 /*
  * The digest of an output that is a slice includes its gaps, which are filled

@@ -40,7 +40,7 @@ static const int64_t most_entries = (int64_t)1 << 28;
 static const double host_searches = 0x1p22, host_products = 0x1p31,
                     few_products = 0x1p28, emulated_products = 0x1p20;
 
-/* ---- limits ------------------------------------------------------------- */
+/* ---- limits -------------------------------------------------------------- */
 
 static int64_t given_rows(const spc__fixture *fixture)
 {

@@ -293,7 +293,7 @@ static void unpool(double *out, double *tolerance, int32_t *index,
                    (int)(at % f->channels));
 }
 
-/* ---- single rows---------------------------------------------------------- */
+/* ---- single rows --------------------------------------------------------- */
 
 /* Computes element `at` of the outputs. */
 typedef void element_of(double *out, double *tolerance, const spc_feature *f,

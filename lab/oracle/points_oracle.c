@@ -311,7 +311,7 @@ static spc_status relate(problem *p, int threads, spc_error *error)
                : status;
 }
 
-/* ---- inverse of nearest points ---------------------------------- */
+/* ---- inverse of nearest points ------------------------------------------- */
 
 /* Finds the farthest output that still keeps this input: the inverse of a limit
  * to the nearest must keep the very same pairs. */

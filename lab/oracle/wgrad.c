@@ -165,8 +165,7 @@ static void finish_row(const problem *p, int64_t row, int64_t terms)
     }
 }
 
-/* ---- the gradient
- * --------------------------------------------------------- */
+/* ---- the gradient -------------------------------------------------------- */
 
 /* Computes ROWS rows of the gradient for one offset. The item past the last
  * offset is the bias. */

@@ -504,8 +504,7 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__dataset dataset,
     settle(out, (size_t)(rows * conv->cout), type);
 }
 
-/* ---- the ends of a type ---------------------------------------------------
- */
+/* ---- the ends of a type -------------------------------------------------- */
 
 /*
  * True if nothing is added to sums, and later steps have no range of their own.

@@ -151,7 +151,7 @@ static unsigned char of_others(const element *e)
                                                  : SPC__ODD_RIGHT_OR_NONE;
 }
 
-/* ---- expectations ------------------------------------------------------- */
+/* ---- expectations -------------------------------------------------------- */
 
 void spc__odd_expect(unsigned char *out, const spc_conv *conv, spc__odd odd,
                      const spc_relation *relation, const float *weights,

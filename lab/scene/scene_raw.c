@@ -32,7 +32,7 @@ static float number_at(const spc__scene_file *file, int64_t i)
     return read_f32((const unsigned char *)file->data + 4 * i);
 }
 
-/* ---- number of columns ------------------------------------------------ */
+/* ---- number of columns --------------------------------------------------- */
 
 /*
  * The most numbers that are analysed, the fewest that are significant, and the

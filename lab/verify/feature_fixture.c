@@ -175,7 +175,7 @@ static spc_status clear(spc__feature_fixture *b, int array)
                               b->operands[array].bytes, shift_bytes(b, array));
 }
 
-/* ---- data --------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------- */
 
 static float draw_value(bool integers, spc__random *random)
 {

@@ -419,8 +419,7 @@ static spc_status check_spread(const fixture *f)
     return status;
 }
 
-/* ---- entry point
- * ----------------------------------------------------------- */
+/* ---- entry point --------------------------------------------------------- */
 
 /* True for types that a device may refuse; the others must be supported. */
 static bool may_refuse(spc_dtype dtype)

@@ -52,8 +52,7 @@ static int64_t call_count;
  * map serves one of them at a time, and a call must not end while it runs. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- for jax.py -----------------------------------------------------------
- */
+/* ---- for jax.py ---------------------------------------------------------- */
 
 size_t spc_jax_buffers_bytes(void)
 {

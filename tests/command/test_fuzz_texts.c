@@ -46,8 +46,7 @@ static int name_count;
 static char input[400]; /* the changed input, for readers of files */
 static char database[400];
 
-/* ---- what the command's files need ----------------------------------------
- */
+/* ---- what the command's files need --------------------------------------- */
 
 static const cli_option fuzz_options[] = {
     {'b', "budget", "TIME", CLI_TIME, 0, ""},
@@ -92,8 +91,7 @@ static spc_status take_said(spc_status status, spc_error *error)
     return status;
 }
 
-/* ---- readers --------------------------------------------------------------
- */
+/* ---- readers ------------------------------------------------------------- */
 
 typedef spc_status (*reader)(const char *data, size_t bytes, spc_error *error);
 
@@ -588,8 +586,7 @@ static int reader_of(const char *name)
     return -1;
 }
 
-/* ---- rounds ---------------------------------------------------------------
- */
+/* ---- rounds -------------------------------------------------------------- */
 
 /*
  * Copies `data` to a block of exactly its size, plus one byte that ends a text.

@@ -193,8 +193,7 @@ static spc_status read_number(const cli_option *option, void *to,
     return SPC_OK;
 }
 
-/* ---- words ----------------------------------------------------------------
- */
+/* ---- words --------------------------------------------------------------- */
 
 bool cli_is_word(const char *word, const char *words)
 {

@@ -68,8 +68,7 @@ static spc_status take_part(worklist *list, const cli *self, const char *text)
     return SPC_OK;
 }
 
-/* ---- the list -------------------------------------------------------------
- */
+/* ---- the list ------------------------------------------------------------ */
 
 /* Works through the list in this process. */
 static spc_status work_alone(tune_list *t)

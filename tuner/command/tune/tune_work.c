@@ -131,8 +131,7 @@ static spc_status tune_item(tune_list *t, int i)
     return status;
 }
 
-/* ---- the output of an item ------------------------------------------------
- */
+/* ---- the output of an item ----------------------------------------------- */
 
 /* Separates the output of items. In a lane each item is a JSON text of its own,
  * which the parent joins. */

@@ -216,8 +216,7 @@ static spc_status read_file(worklist *list, const worklist_source *from,
     return status;
 }
 
-/* ---- entry point
- * ----------------------------------------------------------- */
+/* ---- entry point --------------------------------------------------------- */
 
 /* A valid layer has a '='; an existing file takes precedence. */
 static bool names_file(const char *text)

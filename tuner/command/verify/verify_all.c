@@ -386,8 +386,7 @@ static spc_status verify_other(walk *w, const char *text)
     return status;
 }
 
-/* ---- the sample
- * ------------------------------------------------------------ */
+/* ---- the sample ---------------------------------------------------------- */
 
 static spc_status verify_row(walk *w, matrix_kind kind, const char *text)
 {
