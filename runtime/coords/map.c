@@ -411,8 +411,8 @@ spc_status spc_map_check(spc_map *map, void *stream)
         return status;
     if ((status = spc__map_need_filled(map, &error)) == SPC_OK)
         status = spc__map_inspect(map, NULL, stream, &error);
-    /* After these two errors nothing was waited for. Any other result follows a
-     * synchronisation, also a report of bad rows. */
+    /* After these two errors nothing was waited for. Any other result,
+     * including a report of bad rows, follows a synchronisation. */
     map->in_flight &= status == SPC_ESTATE || status == SPC_EDEVICE;
     map->checked = status == SPC_OK;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);

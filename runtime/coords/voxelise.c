@@ -165,7 +165,7 @@ static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
     if (status == SPC_OK)
         status = ops_of(v)->fill(v->ctx->device, v->count, 0, sizeof *v->count,
                                  NULL, error);
-    /* The first filling may run on another stream than this. */
+    /* The first filling may run on another stream than this clearing. */
     return status == SPC_OK ? ops_of(v)->sync(v->ctx->device, NULL, error)
                             : status;
 }

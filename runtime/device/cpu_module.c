@@ -98,7 +98,7 @@ static void *open_from_memory(int *fd, const void *code, size_t bytes)
     return handle;
 }
 
-/* Opens code through a file of its own folder, which is removed at once. */
+/* Opens code through a file in a temporary folder, which is removed at once. */
 static void *open_from_file(const void *code, size_t bytes, spc_error *error)
 {
     spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
@@ -125,8 +125,8 @@ spc_status spc__object_load(spc__object **out, const void *code, size_t bytes,
                             spc_error *error)
 {
     spc_status status = check_elf(code, bytes, error);
-    /* Only the second way's reason is reported: a system that forbids the first
-     * one is normal. */
+    /* Only the failure of the second method is reported, because many systems
+     * forbid the first. */
     spc_error cause = {0};
 
     *out = NULL;

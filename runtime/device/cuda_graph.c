@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_graph.c - many launches in one graph, captured on a stream of our own
- * and launched on the caller's.
+ * cuda_graph.c - many launches in one graph, captured on a private stream and
+ * launched on the caller's stream.
  */
 #include "base/error.h"
 #include "device/cuda_device.h"

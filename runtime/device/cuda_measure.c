@@ -208,7 +208,7 @@ static spc_status prepare(timing *t)
 }
 
 /* After a time-out the stream is still busy, and freeing memory would wait for
- * it forever. The buffer is then freed with the context. */
+ * it forever. The context then frees the buffer. */
 static void release(timing *t, spc_status status)
 {
     if (t->replay)
@@ -236,8 +236,8 @@ static spc_status time_one(timing *t, int i, double *us)
     return t->measure->before != NULL ? time_run(t, us) : time_replay(t, us);
 }
 
-/* Takes the samples. A limit of time may end it early, but not before the first
- * sample. */
+/* Takes the samples. A time limit may end the measurement early, but not before
+ * the first sample. */
 static spc_status sample(timing *t, double *samples, int *count)
 {
     double run_us = 0, us = 0;
@@ -285,7 +285,7 @@ spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,
     spc_status status;
 
     *count = 0;
-    /* enqueue() tells by the status whether a sentence was written. */
+    /* enqueue() reports by its status whether it wrote a message. */
     spc__error_clear(error);
     if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;

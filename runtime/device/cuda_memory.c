@@ -108,8 +108,8 @@ void spc__cuda_free_staging(spc__cuda_device *d)
 }
 
 /*
- * Gives the device pinned memory of so many bytes. A copy to pageable memory
- * waits for the stream by itself, so several of them are as slow as several
+ * Gives the device pinned memory of this size. Each copy to pageable memory
+ * waits for the stream, so several copies are as slow as several
  * synchronisations.
  */
 static CUresult need_staging(spc__cuda_device *d, size_t bytes)

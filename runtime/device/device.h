@@ -16,8 +16,8 @@
 #include "spc.h"
 
 typedef struct spc__device
-    spc__device; /* each implementation's own struct begins
-                    with: const spc__device_ops *ops; */
+    spc__device; /* the struct of each device begins with: const spc__device_ops
+                    *ops; */
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
 typedef struct spc__pool spc__pool;   /* base/pool.h */
@@ -70,7 +70,7 @@ typedef struct spc__gemm {
     spc_dtype dtype;
 } spc__gemm;
 
-/* A part of device memory, and where its bytes go on the host. */
+/* A part of device memory, and its destination on the host. */
 typedef struct spc__part {
     void *to;
     const void *from;
@@ -88,8 +88,8 @@ typedef struct spc__device_ops {
     bool stays_in_process;    /* a child of fork() cannot use it */
     bool builds_maps_on_host; /* builds maps with host threads instead of
                                  kernels */
-    unsigned index_block; /* threads of a block that builds a map; 0: as many
-                           * as the kernel takes */
+    unsigned index_block; /* threads of a block that builds a map; 0: the
+                           * maximum of the kernel */
 
     /* Fills up to `capacity` infos and returns the number of devices. It is
      * cheap, and silent if the driver is missing. */

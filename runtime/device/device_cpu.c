@@ -108,7 +108,8 @@ static const struct isa {
 
 enum { ISAS = sizeof(isas) / sizeof(*isas) };
 
-/* The best instruction set that this machine has. Rows are in that order. */
+/* The best instruction set that this machine has. Rows are in descending order
+ * of preference. */
 static const struct isa *best_isa(void)
 {
     const struct isa *best = &isas[0];

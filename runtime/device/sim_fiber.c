@@ -144,8 +144,8 @@ static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
     return true;
 }
 
-/* Prepares the record of a thread that was there before, so that fibers can
- * return to it. */
+/* Prepares the record of an existing thread, so that fibers can return to
+ * it. */
 static bool prepare_own(spc_sim_thread *thread)
 {
     spc__sim_fiber *fiber = thread->fiber;

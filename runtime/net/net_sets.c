@@ -230,8 +230,8 @@ static void derive_maps(spc_net_plan *plan, int i)
             spc__map_derive(plan->maps[j], plan->maps[i]);
 }
 
-/* Makes a map. An inverse one is derived from the map of its layer if there is
- * one. */
+/* Makes a map. An inverse map is derived from the map of the layer that it
+ * inverts, if that map exists. */
 static spc_status make_map(spc_net_plan *plan, int i)
 {
     const spc__net_map *map = &plan->net->maps[i];

@@ -129,8 +129,8 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                             feature, NULL)) != SPC_OK ||
         (status = spc_feature_check(feature, error)) != SPC_OK)
         return status;
-    /* There is one template an operator and nothing to choose, so the other
-     * flags have no meaning. */
+    /* Each operator has one template, so there is nothing to choose, so the
+     * other flags have no meaning. */
     if (flags & ~(unsigned)SPC_PLAN_CACHED_ONLY)
         return spc__fail(error, SPC_EINVAL,
                          "an operator on features has the plan flags "

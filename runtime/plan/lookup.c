@@ -335,7 +335,7 @@ static bool is_of_other_size(lookup *look, const spc__choice *choice)
     return true;
 }
 
-/* Distance in channels between a record's layer and this one, in octaves. */
+/* Distance in octaves of channels between a record's layer and this layer. */
 static double channels_apart(const lookup *look, const spc__choice *choice)
 {
     static const char *const channels[] = {"cin", "cout"};
@@ -352,13 +352,13 @@ static double channels_apart(const lookup *look, const spc__choice *choice)
     return apart;
 }
 
-/* Tiles and stages suit a number of channels. With twice as many on both sides,
- * the default was faster in every comparison (docs/dev/experiments.md,
- * tuning). */
+/* Tile and stage sizes are chosen for a number of channels. With twice as many
+ * channels on both sides, the default was faster in every comparison
+ * (docs/dev/experiments.md, tuning). */
 static bool is_of_far_channels(lookup *look, const spc__choice *choice)
 {
-    /* Rounding of two logarithms must not let twice as many on both sides
-     * pass. */
+    /* Rounding of the two logarithms must not accept a layer with twice as many
+     * channels on both sides. */
     const double far = 2, rounding = 1e-9;
     char layer[200];
 
@@ -584,7 +584,7 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
             explain_default(look, name);
             return SPC_OK;
         }
-        /* The last failure becomes the caller's error, so only those before it
+        /* The last failure becomes the caller's error, so only earlier failures
          * are logged. */
         if (i + 1 < count)
             spc__log_printf(&ctx->log, SPC_LOG_INFO,
@@ -700,7 +700,7 @@ static spc_status from_records(lookup *look)
     look->flags &= ~(unsigned)SPC__PLAN_RECORDED;
     if (status == SPC_OK)
         return SPC_OK;
-    look->refused[0] = '\0'; /* the next pass asks all records again */
+    look->refused[0] = '\0'; /* the next pass asks about all records again */
     look->file = NULL;
     return status;
 }

@@ -19,7 +19,7 @@ typedef struct spc__pick {
 
 /*
  * Picks and loads the kernel for `conv` on a map with these rows in and out and
- * this density. The order is that documented at spc_plan_create. Counts the
+ * this density. The lookup order is documented at spc_plan_create. Counts the
  * pick in the context's statistics. Skips and logs records that cannot be used:
  * the current template refuses them, or their code is missing and cannot be
  * compiled.

@@ -135,7 +135,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     *out = NULL;
     if (plan == NULL)
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
-    /* From here on spc_plan_free() releases what exists. */
+    /* From here on spc_plan_free() releases all parts made so far. */
     plan->ctx = spc__ctx_share(ctx);
     plan->conv = *conv;
     plan->statics = code->statics;
@@ -231,7 +231,7 @@ static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
         return spc__fail(spc__error_of(ctx), SPC_ESTATE,
                          "background mode was not started: call "
                          "spc_background_start first");
-    /* A plan is needed at once, and the thread compiles what is missing. */
+    /* A plan is needed at once, and the thread compiles a better one. */
     if (flags & SPC_PLAN_BACKGROUND)
         status =
             spc__lookup(pick, ctx, lack->conv, lack->rows_in, lack->rows_out,
@@ -245,7 +245,7 @@ static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
                : status;
 }
 
-/* Makes a plan for maps like this; prepares no map. */
+/* Makes a plan for maps like the given one; prepares no map. */
 static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
                                    const spc__lack *lack, unsigned flags)
 {

@@ -62,7 +62,7 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
                      "written must not overlap others");
 }
 
-/* After check_packing. */
+/* Called after check_packing. */
 static spc_status enqueue_packing(const spc_plan *plan, void *packed,
                                   const void *weights,
                                   spc_weights_layout layout, void *stream,
@@ -94,8 +94,8 @@ spc_status spc_plan_pack(void *packed, const spc_plan *plan,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-/* SPC_EINVAL for arrays that cannot be read. The sentence goes to the context
- * of the first plan that there is. */
+/* SPC_EINVAL for arrays that cannot be read. The message goes to the context of
+ * the first plan that is not NULL. */
 static spc_status check_plans(const spc_plan *const *plans, void *const *packed,
                               const void *const *weights, int count)
 {
@@ -143,7 +143,7 @@ spc_status spc_plan_pack_many(int *failed, void *const *packed,
                                      stream, &error);
     if (status == SPC_OK)
         return SPC_OK;
-    /* The loop has already advanced past the one that failed. */
+    /* The loop has already advanced past the plan that failed. */
     if (failed != NULL)
         *failed = i - 1;
     return fail(plans[i - 1], &error);
@@ -322,8 +322,8 @@ static spc_status enqueue_krsc(const call *c, spc_error *error)
     rsck.args.out = (char *)c->args.workspace + spc__plan_align(c->work_bytes);
     spc_transpose_args there = {.from = rsck.args.out,
                                 .to = c->args.out,
-                                /* The gradient of the bias is one row more,
-                                 * which is copied and not transposed. */
+                                /* The gradient of the bias is an additional
+                                 * row, which is copied and not transposed. */
                                 .rows = out.rows - conv->bias,
                                 .columns = conv->cout,
                                 .tail = conv->bias ? conv->cout : 0,
@@ -380,7 +380,8 @@ static spc_status check_buffers(const spc_plan *plan,
     return spc__buffers_check(&plan->buffers, sizes, buffers, error);
 }
 
-/* After the buffers were checked. `work` is the size of the kernels' workspace.
+/* Called after the buffers were checked. `work` is the size of the kernels'
+ * workspace.
  */
 static spc_status start(const spc_plan *plan, const spc__binding *binding,
                         size_t work, const spc_buffers *buffers, void *stream,
@@ -397,7 +398,7 @@ static spc_status start(const spc_plan *plan, const spc__binding *binding,
     return plan->is_krsc ? enqueue_krsc(&c, error) : enqueue(&c, error);
 }
 
-/* The plan fits the map, and the binding is that of both. */
+/* Runs the plan; it fits the map, and the binding belongs to both. */
 static spc_status execute(const spc_plan *plan, const spc_map *map,
                           const spc__binding *binding,
                           const spc_buffers *buffers, void *stream,

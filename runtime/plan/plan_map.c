@@ -57,7 +57,7 @@ spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
 bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
                         const spc__launch_geometry *geometry)
 {
-    /* Kernels that read neither get empty views. */
+    /* Kernels that read neither form get empty views. */
     memset(&args->pairs, 0, sizeof(args->pairs));
     memset(&args->triplets, 0, sizeof(args->triplets));
     if (!geometry->reads_table)
@@ -84,7 +84,7 @@ int64_t spc__plan_rows(const spc_coords *set)
     return set->checked ? set->rows : set->capacity;
 }
 
-/* A sum that would overflow stays at a size that no caller can allocate. */
+/* If the sum would overflow, returns a size that no caller can allocate. */
 static void add_product(size_t *sum, size_t a, size_t b)
 {
     /* A quarter, so that callers may still add a few such sizes. */

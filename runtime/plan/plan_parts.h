@@ -21,18 +21,19 @@ struct spc_plan {
     spc__kernel *sum;   /* runs after `run`, or NULL */
     spc__kernel *pack;
     bool is_krsc; /* writes the gradient of weights as KRSC */
-    spc__kernel *transpose; /* makes it of RSCK then; NULL: the host does */
+    spc__kernel *transpose; /* transposes from RSCK; NULL: the host does */
     size_t statics;        /* bytes of static memory in its code */
     bool takes_rows;       /* can also run without a map */
     spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
                             * not */
-    spc__scene_buckets scene; /* the map's, or of the rows it is for */
+    spc__scene_buckets scene; /* scene of the map, or of the rows of a linear
+                                 plan */
     spc_match origin;
     bool is_shipped;
     char template_name[32];
     char config[256];
     char reason[512];
-    const int *outdated; /* see background.h; NULL: never */
+    const int *outdated; /* flag of background.h; NULL: never outdated */
 };
 
 /* Checks that the map has the plan's context, geometry and direction. */

@@ -203,8 +203,8 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
     }
 %end
 %
-%-- The pieces of a lane are at constant distances from its first, so loads can use them
-%-- as immediate offsets.
+%-- The pieces of a lane are at constant distances from its first piece, so
+%-- loads can use them as immediate offsets.
 %local function write_first_piece(n)
 SPC_DEVICE const void *first_piece$(n)(const void *rows, long long row, int lane)
 {

@@ -240,8 +240,8 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
         acc[i] = 0.0f;
 }
 
-/* Tiles are taken by number. A tile exists if its number is below the length of
- * the tile table. */
+/* Blocks take tiles by number. A tile exists if its number is below the length
+ * of the tile table. */
 SPC_DEVICE int is_there(const spc_map_view *map, int tile)
 {
     return tile < map->tiles && spc_load_int(map->tile_order + tile) >= 0;

@@ -7,12 +7,13 @@
 %-- another one. Useless products arise only where the outputs of a warp differ in their
 %-- number of inputs at an offset. Only the results are written.
 %--
-%-- `adds` selects what is added up first. `products`: every step multiplies its rows by the
-%-- weights. `inputs`: steps add up rows in fp32, and at the end of an offset the sums are
-%-- multiplied, once for all inputs of a cell. A sum has more bits than the type of the
-%-- inputs. It is therefore multiplied as two numbers of that type, or as three of bf16; f32
-%-- is multiplied as usual. The part that these numbers cannot hold is below 2^-22 of the
-%-- sum, as with f32.
+%-- `adds` selects which values are summed first. `products`: every step
+%-- multiplies its rows by the weights. `inputs`: steps add up rows in fp32, and
+%-- at the end of an offset the sums are multiplied, once for all inputs of a
+%-- cell. A sum has more bits than the type of the inputs. It is therefore
+%-- multiplied as two numbers of that type, or as three of bf16; f32 is
+%-- multiplied as usual. The part that these numbers cannot hold is below 2^-22
+%-- of the sum, as with f32.
 %--
 %-- Rows come through a ring of asynchronous copies of each lane's own rows. It continues
 %-- across offsets and needs no barrier. The whole block loads the weights of an offset, one

@@ -27,8 +27,8 @@ typedef struct spc_feature_args {
     const float *scale; /* [channels] */
     const float *shift;
     float eps, slope;
-    int blocks;      /* of the grid */
-    const int *rows; /* the number of rows, if at most `capacity` */
+    int blocks;      /* blocks of the grid */
+    const int *rows; /* number of rows, if at most `capacity` */
     int capacity;
     int batches;
     const int *count; /* number of voxels */

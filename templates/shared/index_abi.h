@@ -132,7 +132,7 @@ typedef struct spc_index_key {
     int shift[4];
     unsigned wide[4];
     spc_u64 none;
-    int bits; /* of all fields together */
+    int bits; /* bits of all fields together */
 } spc_index_key;
 
 /* A coordinate set on the device. Arrays are sized for its capacity. */
@@ -142,7 +142,7 @@ typedef struct spc_index_set {
                     to a multiple of SPC_ROW_PAD */
     int *begins; /* [2^bin_bits + 1], the last 0 */
     int *shares; /* [SPC_INDEX_SHARES] */
-    int *count;  /* the number of voxels */
+    int *count;  /* number of voxels */
     int rows;    /* capacity */
     int rows_padded;
     int bin_shift;   /* key bits below those of the bin number */
@@ -156,7 +156,7 @@ typedef struct spc_index_sorted {
     int *order;     /* [rows_padded] */
     int *index;     /* [offsets][rows_padded] */
     unsigned *mask; /* [mask_words][rows_padded] */
-    int passes;     /* of the sort; each sorts one digit of the digest */
+    int passes;     /* passes of the sort, one for each digit */
     unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit for each offset */
 } spc_index_sorted;
 
@@ -172,7 +172,7 @@ typedef struct spc_index_sorted {
  * have only rows with at least one of them.
  */
 typedef struct spc_index_way {
-    int by;       /* by key, sorted.bit_of is by bit of the key */
+    int by;       /* if by key, sorted.bit_of has the bits of the key */
     int is_group; /* only offsets begin to end - 1 */
     int begin, end;
 } spc_index_way;
@@ -181,7 +181,7 @@ typedef struct spc_index_way {
 typedef struct spc_index_tiles {
     int *table;         /* of digit counts; cleared first */
     unsigned *scratch;  /* [mask_words][tiles], working memory */
-    const unsigned *of; /* the masks in its row order */
+    const unsigned *of; /* masks in row order */
     int rows;           /* of a tile; 0: no table from here on is wanted */
     int capacity;
     int *order;     /* [capacity], -1 past the last tile */
@@ -199,8 +199,8 @@ typedef struct spc_index_turned {
 
 /* The pairs of a map, grouped by offset. */
 typedef struct spc_index_by_offset {
-    int *in, *out; /* rows of each pair */
-    int *place;    /* of each pair, by output rows */
+    int *in, *out; /* input and output row of each pair */
+    int *place;    /* place of each pair among its output's */
     int *first;    /* [rows_padded] the first place of each output row */
     int *begin;    /* [offsets + 1] */
     int *counts;   /* [offsets][blocks], working memory */
@@ -230,7 +230,7 @@ typedef struct spc_index_args {
     int *twin_begin; /* [rows + 1] the first of each voxel's; or null */
     /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
-    void *keys_b; /* by bin */
+    void *keys_b; /* keys by bin */
     int *rows_a;  /* [2 rows] rank within the bin; digests with rows */
     int *rows_b;  /* [2 rows] by bin, with keys of 32 bits; digests with rows */
     unsigned *bins; /* [2^bin_bits + SPC_INDEX_BEHIND_BINS], zero between
@@ -254,7 +254,7 @@ typedef struct spc_index_args {
     spc_index_tiles tile[SPC_INDEX_TILES];
     int unit; /* positions of a layout that one block writes together: a
                  multiple of 32 and of all tiles' rows */
-    /* For the hash search: keys, and the position of each. */
+    /* For the hash search: the keys and the position of each key. */
     void *table;
     int *table_places;
     spc_index_by_offset by_offset; /* for the kernel spc_pairs only */
@@ -265,8 +265,8 @@ typedef struct spc_index_args {
 #define SPC_ROWS_THREADS 256
 
 typedef struct spc_rows_args {
-    const int *count; /* the number of rows; null: `rows` */
-    int rows;         /* the most rows */
+    const int *count; /* number of rows; null: `rows` */
+    int rows;         /* maximum number of rows */
     int rows_padded;
     int tile_rows;
     int tiles;
@@ -288,17 +288,17 @@ typedef struct spc_derive_args {
     const int *rows;
     const int *source;
     int source_rows;
-    spc_index_key key; /* of the outputs */
+    spc_index_key key; /* key layout of the outputs */
     int rule;          /* 0: floor, 1: footprint; unused by generative code */
     int kernel[3], stride[3], dilation[3], padding[3]; /* -origin */
-    int bound[3];       /* outputs along an axis; 0: any */
+    int bound[3];       /* number of outputs on each axis; 0: any */
     const int *offsets; /* for code of lists: [offset_count][3] */
     int offset_count;
     void *table;    /* [slots] of keys, open addressing */
     unsigned slots; /* a power of two */
     int capacity;
     int *coords; /* [capacity][4] every output once, in any order */
-    int *count;  /* the number of outputs, even if above capacity */
+    int *count;  /* number of outputs, even above capacity */
     spc_index_sync *sync;
 } spc_derive_args;
 

@@ -44,15 +44,15 @@ typedef struct spc_cloud {
 typedef struct spc_place_args {
     spc_cloud to;
     const float *xyz;
-    const int *batch;  /* null: all are 0 */
-    const int *steps;  /* instead of both: batch, x, y, z in SPC_POINTS_STEP */
+    const int *batch;  /* null: all elements are 0 */
+    const int *steps;  /* replaces both: batch, x, y, z in SPC_POINTS_STEP */
     const int *source; /* the number of points; null: `rows` */
     int rows;
     int batches;
     float low[3], high[3];
     int *stats; /* zero before the launch */
     const float *from;
-    const int *picked; /* the row of `from` for each */
+    const int *picked; /* row of `from` for each point */
     int *sources;
 } spc_place_args;
 
@@ -65,8 +65,8 @@ typedef struct spc_cells_args {
 
 /* A cloud sorted by cells. */
 typedef struct spc_sorted_cloud {
-    const void *keys; /* of the cells, ascending */
-    const int *cells; /* the number of cells */
+    const void *keys; /* keys of the cells, ascending */
+    const int *cells; /* number of cells */
     int *begin;       /* [cells + 1] the first point of each */
     float *points;    /* [capacity] four words: x, y, z, row */
     int capacity;
@@ -75,23 +75,23 @@ typedef struct spc_sorted_cloud {
 typedef struct spc_sort_points_args {
     spc_cloud of;
     spc_sorted_cloud to;
-    const int *stats; /* of the set of cells */
+    const int *stats; /* statistics of the set of cells */
     const int *order, *twins, *twin_begin;
 } spc_sort_points_args;
 
 /* The neighbour search. Positions are those of the outputs sorted by cells. */
 typedef struct spc_radius_args {
     spc_sorted_cloud in;
-    spc_index_key key; /* of its cells */
+    spc_index_key key; /* key layout of its cells */
     spc_sorted_cloud out;
-    const float *out_at; /* of the outputs' cloud */
-    float inverse;       /* of the edge length of a cell */
+    const float *out_at; /* points of the outputs' cloud */
+    float inverse;       /* 1 / edge length of a cell */
     float reach;         /* slightly more than the radius */
-    float square;        /* of the radius */
+    float square;        /* radius squared */
     float scale[3], half[3];
     int kernel[3];
     int backwards; /* the cell is centred on the point that is found */
-    int nearest;   /* 0: all */
+    int nearest;   /* most neighbours that count; 0: all */
     /*
      * For a search whose other side keeps only the nearest: for each row of
      * `in`, the squared distance of the last neighbour that counts, and that
@@ -101,8 +101,8 @@ typedef struct spc_radius_args {
      */
     unsigned *limits;
     int rows_padded;
-    int blocks;   /* of the kernels that count and write */
-    int capacity; /* of triplets */
+    int blocks;   /* blocks that count and write */
+    int capacity; /* capacity in triplets */
     int *order;   /* [rows_padded] row of each position; -1 past the last */
     int *first;   /* [rows_padded + 1] */
     int *sums;    /* [blocks] */
@@ -115,7 +115,7 @@ typedef struct spc_by_offset_args {
     const int *order, *first, *list;
     int rows_padded;
     int offsets;
-    int warps;   /* of the kernels that count and write */
+    int warps;   /* warps that count and write */
     int *counts; /* [offsets][warps] */
     int *in, *out, *place, *first_of_row, *begin;
 } spc_by_offset_args;
@@ -141,7 +141,7 @@ typedef struct spc_bundle_args {
     const int *first, *list;
     int rows_padded;
     int offsets;
-    int warps; /* of the launch */
+    int warps; /* warps of the launch */
     int *to;   /* [capacity][2] input row, offset * SPC_BUNDLE + output */
     /* After the list: tiles of SPC_BUNDLE_TILE positions, the most costly
      * first, then -1; and the cost of each bundle. */

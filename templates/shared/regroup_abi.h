@@ -23,14 +23,14 @@ typedef struct spc_regroup_source {
     const int *order;
     const int *count;
     int wide;  /* keys have 64 bits, else 32 */
-    int first; /* its first row, over all sources */
+    int first; /* number of its first row among all sources */
     spc_index_key key;
 } spc_regroup_source;
 
 typedef struct spc_regroup_args {
     spc_regroup_source source[SPC_REGROUP_SOURCES];
     int sources;
-    int rows; /* of all sources together */
+    int rows; /* rows of all sources together */
     int scale[3], split[3];
     int children;              /* the product of split */
     const unsigned char *mask; /* [rows * children], or null: all are kept */
@@ -39,7 +39,7 @@ typedef struct spc_regroup_args {
     int *of;     /* [rows * children] the set's row of each slot, or -1 */
     int *listed; /* the number of voxels proposed, even if above capacity */
     int *list;   /* [capacity][4] in the order of slots */
-    int *slot;   /* [capacity] of each voxel */
+    int *slot;   /* [capacity] slot of each voxel */
     int capacity;
     spc_index_sync *sync;
     /* The result of sorting the list. */
@@ -49,7 +49,7 @@ typedef struct spc_regroup_args {
     int *order;
     const int *twins, *twin_begin;
     int *data;  /* [capacity][4] coordinates of the set's rows */
-    int *begin; /* [capacity + 1] slots of each row */
+    int *begin; /* [capacity + 1] start of each row in `slots` */
     int *slots; /* [capacity] */
 } spc_regroup_args;
 
@@ -57,8 +57,8 @@ typedef struct spc_regroup_args {
  * threshold. */
 typedef struct spc_mask_args {
     const void *in[SPC_REGROUP_SOURCES]; /* [rows of each source][children] */
-    const int *count[SPC_REGROUP_SOURCES]; /* rows that each was given */
-    int first[SPC_REGROUP_SOURCES + 1]; /* row of each source; the last: all */
+    const int *count[SPC_REGROUP_SOURCES]; /* rows given to each */
+    int first[SPC_REGROUP_SOURCES + 1]; /* first row of each; last: total */
     int sources;
     int children;
     int half; /* as below */
@@ -71,15 +71,15 @@ typedef struct spc_mask_args {
 typedef struct spc_gather_args {
     const void *in[SPC_REGROUP_SOURCES]; /* of the sources; or [0] of the set */
     void *out[SPC_REGROUP_SOURCES];
-    int first[SPC_REGROUP_SOURCES + 1]; /* row of each source; the last: all */
+    int first[SPC_REGROUP_SOURCES + 1]; /* first row of each; last: total */
     int sources;
     int children; /* that share the features of a row: 1 where each has its own
                      slice */
     int slices;   /* slots of a row of the slices */
-    int channels; /* of a slot */
+    int channels; /* channels of a slot */
     int half;     /* 1: binary16, 2: bfloat16; 0: binary32 */
     int piece;    /* channels that a thread takes at once: 16 bytes, or 1 */
-    const int *count; /* of the set's rows */
+    const int *count; /* number of rows of the set */
     const int *begin, *slots, *of;
 } spc_gather_args;
 

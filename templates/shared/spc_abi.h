@@ -94,7 +94,7 @@ typedef struct spc_triplets_view {
 } spc_triplets_view;
 
 typedef struct spc_conv_args {
-    const void *in;      /* [rows_in][cin], dtype of the problem */
+    const void *in;      /* [rows_in][cin], in the problem's dtype */
     void *out;           /* [rows][cout] */
     const void *weights; /* packed by spc_pack of the same module */
     const float *bias;   /* [cout], or NULL if the problem has none */
@@ -118,7 +118,7 @@ typedef struct spc_conv_args {
  * reach them all, so co / (cout / groups) * stride_group is added.
  */
 typedef struct spc_pack_args {
-    const void *weights; /* dtype of the problem */
+    const void *weights; /* in the problem's dtype */
     void *packed;
     long long stride_k;
     long long stride_in;

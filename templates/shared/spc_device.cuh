@@ -57,8 +57,9 @@ typedef struct SPC_ALIGN(16) spc_b16 {
 SPC_DEVICE int spc_thread(void) { return (int)threadIdx.x; }
 SPC_DEVICE int spc_threads(void) { return (int)blockDim.x; }
 SPC_DEVICE int spc_lane(void) { return (int)(threadIdx.x & 31u); }
-/* Uniform over the warp in a way that the compiler can see. All 32 lanes must
- * take part, so it must not be called inside a divergent branch. */
+/* Returns the warp's number as a value that the compiler knows to be uniform.
+ * All 32 lanes must take part, so it must not be called inside a divergent
+ * branch. */
 SPC_DEVICE int spc_warp(void)
 {
     return __shfl_sync(0xffffffffu, (int)(threadIdx.x >> 5), 0);

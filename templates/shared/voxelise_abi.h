@@ -38,8 +38,8 @@ typedef struct spc_voxelise_args {
     int *list;  /* [capacity][4] the voxel of each point; -1 if none */
     int *stats; /* [SPC_VOXELISE_STATS] */
     /* The result of sorting the list. */
-    const int *listed; /* their number, including those of parked points */
-    int *voxels;       /* their number without them: written */
+    const int *listed; /* number of voxels, including those of parked points */
+    int *voxels;       /* written: their number without these */
     const int *sorted; /* statistics of the sort */
     const int *order;  /* first point of each voxel */
     const int *twins, *twin_begin;

@@ -19,8 +19,8 @@
 %
 %local sizes = {16, 32, 64}
 %
-%-- Bytes from row to row, padded so that the rows that ldmatrix reads are in
-%-- different banks.
+%-- Distance of rows in bytes, padded so that the rows that ldmatrix reads are
+%-- in different banks.
 %local function row_pitch(channels) return channels * 2 + 16 end
 %-- The centre is in all tiles, so it has its own warp if there are enough warps.
 %local function has_own_warp(problem, config) return problem.centre >= 0 and config.warps > 2 end

@@ -54,7 +54,7 @@ spc_status spc_regrouping_check(const spc_regrouping *how, spc_error *error)
     return status;
 }
 
-/* Checks the sets that the new one is made of. */
+/* Checks the sources of the new set. */
 static spc_status check_sources(spc_coords *const *sources, int count,
                                 spc_error *error)
 {
