@@ -516,6 +516,13 @@ SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
 /* Waits for `stream`. Fails as spc_coords_check does for the map's sets.
  * spc_map_rows_out, _pairs and _density are exact afterwards. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
+/* Checks `count` maps of one context, and waits once for all; maps of points
+ * are waited for one by one. *failed (may be NULL) is the index of the first
+ * one that spc_map_check would refuse; -1: none, or the failure is not that of
+ * one map. SPC_EINVAL: `count` is negative, the array or a map is NULL, or the
+ * maps are of several contexts. */
+SPC_API spc_status spc_map_check_many(int *failed, spc_map *const *maps,
+                                      int count, void *stream);
 
 /*
  * Sizes the lists of pairs, which gradients of weights read, by the pairs that

@@ -1127,6 +1127,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_map_check": (c_int, (c_void_p, c_void_p)),
+    "spc_map_check_many": (c_int, (
+        c_void_p, POINTER(c_void_p), c_int, c_void_p)),
     "spc_map_fit_lists": (None, (c_void_p,)),
     "spc_map_create_from_scene": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p)),

@@ -362,6 +362,7 @@ class Network:
             (self.capacity, self.channels), dtype=self.dtype, device=self._where
         )
         self._count = torch.zeros(1, dtype=torch.int32, device=self._where)
+        self._counted = 0  # what it has
         self._buffers = new(
             _abi.spc_net_buffers,
             coords=self._coords.data_ptr(),
@@ -426,7 +427,9 @@ class Network:
                 lib.spc_net_plan_execute(self.ptr, self._buffers, None)
             )
             return
-        self._count.fill_(self._rows)
+        if self._counted != self._rows:
+            self._count.fill_(self._rows)
+            self._counted = self._rows
         if not self._is_captured:
             self._buffers.count = self._count.data_ptr()
             with self.ctx.calling():

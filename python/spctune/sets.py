@@ -162,8 +162,13 @@ class _Tree:
         tables = [t for s in root.everything() for t in s.shelf.tables.values()]
         for table in tables:
             table.refill()
+        # One wait for all that the stream of the sets has filled.
+        near = [t.ptr for t in tables if t.home == home]
+        pointers = (ctypes.c_void_p * len(near))(*near)
+        check(lib.spc_map_check_many(None, pointers, len(near), home))
         for table in tables:
-            table.check()
+            if table.home != home:
+                table.check()
         return True
 
 
@@ -245,11 +250,14 @@ def _refilled(
     chosen = min(
         fitting, key=lambda t: (not t.has_room, t.root.reserved), default=None
     )
+    # A new tree will have room for all scenes that these have room for.
+    is_outgrown = rows > 0 and not fitting
     for tree in spares:
         tree.idle += 1
         # Trees without spare room are dropped once there are others.
         is_useful = tree.has_room or ctx.extents.get(tree.home) is None
         is_useful &= tree.idle <= _MOST_IDLE and tree.scenes < _MOST_SCENES
+        is_useful &= not (is_outgrown and tree.home == stream)
         if tree is not chosen and is_useful:
             ctx.spares.append(tree)
     if chosen is None or not chosen.refill(address, rows):

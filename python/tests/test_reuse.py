@@ -142,6 +142,14 @@ class Reuse(unittest.TestCase):
         self.assertGreater(counts[3], 20)
         self.assertEqual(counts[5], 0)
 
+    def test_a_larger_scene_takes_the_place_of_smaller_ones(self):
+        cpu, most = context.Context.get("cpu"), 0
+        for coords in scenes([300, 310, 600, 1200, 2400, 300]):
+            step(Model(), coords)
+            self.assertEqual(len(cpu.spares), 1)
+            most = max(most, sum(held.values()))
+        self.assertEqual(sum(held.values()), most)
+
     def test_scenes_elsewhere(self):
         """Scenes beyond the extent of the first ones, with negative coordinates
         and more batches."""

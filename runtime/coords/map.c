@@ -376,6 +376,21 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
+spc_status spc__map_verdict(spc_map *map, int64_t pairs, const int32_t *host,
+                            spc_error *error)
+{
+    spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
+    /* An error of the scene comes first: it is often the cause of one in the
+     * derived set. */
+    spc_status status = spc__coords_verdict(scene, host, error);
+
+    if (status == SPC_OK && other != scene)
+        status = spc__coords_verdict(other, NULL, error);
+    if (status == SPC_OK)
+        map->pairs = pairs;
+    return status;
+}
+
 /* Reads back the results of an update: errors, and the number of pairs. */
 spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
                             spc_error *error)
@@ -391,15 +406,8 @@ spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
     spc_status status = spc__inspect(sets, other != scene ? 2 : 1, &map, &pairs,
                                      1, stream, error);
 
-    /* An error of the scene comes first: it is often the cause of one in the
-     * derived set. */
-    if (status == SPC_OK)
-        status = spc__coords_verdict(scene, host, error);
-    if (status == SPC_OK && other != scene)
-        status = spc__coords_verdict(other, NULL, error);
-    if (status == SPC_OK)
-        map->pairs = pairs;
-    return status;
+    return status == SPC_OK ? spc__map_verdict(map, pairs, host, error)
+                            : status;
 }
 
 spc_status spc_map_check(spc_map *map, void *stream)

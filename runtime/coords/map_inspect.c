@@ -89,3 +89,98 @@ spc_status spc__inspect(spc_coords *const *sets, int set_count,
     free(parts);
     return status;
 }
+
+/* ---- several maps ------------------------------------------------------- */
+
+static spc_status check_maps(spc_map *const *maps, int count, spc_error *to)
+{
+    static const char name[] = "spc_map_check_many";
+    spc_status status = SPC_OK;
+
+    if (count < 0)
+        return spc__fail(to, SPC_EINVAL, "%s: %d maps are impossible", name,
+                         count);
+    if (count > 0)
+        status = spc__need(to, name, "maps", maps, NULL);
+    for (int i = 0; status == SPC_OK && i < count; i++)
+        if (maps[i] == NULL)
+            status = spc__fail(to, SPC_EINVAL,
+                               "%s: `maps[%d]` must not be NULL", name, i);
+        else if (maps[i]->ctx != maps[0]->ctx)
+            status = spc__fail(to, SPC_EINVAL,
+                               "%s: maps[%d] is of another context than "
+                               "maps[0]",
+                               name, i);
+    return status;
+}
+
+static bool is_of_points(const spc_map *map)
+{
+    return map->in->indexer->triplets != NULL;
+}
+
+/* Reads all but the maps of points. The arrays have room for `count`. */
+static spc_status inspect_all(spc_map *const *maps, int count, int64_t *pairs,
+                              void **room, void *stream, spc_error *error)
+{
+    spc_coords **sets = (spc_coords **)room;
+    spc_map **read = (spc_map **)(room + 2 * count);
+    int set_count = 0, map_count = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (is_of_points(maps[i]))
+            continue;
+        sets[set_count++] = maps[i]->in;
+        if (maps[i]->to != maps[i]->in)
+            sets[set_count++] = maps[i]->to;
+        read[map_count++] = maps[i];
+    }
+    return spc__inspect(sets, set_count, read, pairs, map_count, stream, error);
+}
+
+/* Its pairs have been read, if it is none of points. */
+static spc_status judge(spc_map *map, const int64_t **pairs, void *stream)
+{
+    spc_error error = {0};
+
+    if (is_of_points(map))
+        return spc_map_check(map, stream);
+    map->in_flight = false;
+    map->checked = spc__map_verdict(map, *(*pairs)++, NULL, &error) == SPC_OK;
+    return map->checked ? SPC_OK : spc__ctx_fail(map->ctx, &error);
+}
+
+spc_status spc_map_check_many(int *failed, spc_map *const *maps, int count,
+                              void *stream)
+{
+    spc_ctx *ctx = count > 0 && maps && maps[0] ? maps[0]->ctx : NULL;
+    spc_error error = {0};
+    spc_status status = check_maps(maps, count, spc__error_of(ctx));
+    int first = -1;
+
+    if (failed != NULL)
+        *failed = -1;
+    if (status != SPC_OK || count == 0)
+        return status;
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if ((status = spc__map_need_filled(maps[i], &error)) != SPC_OK)
+            first = i;
+    size_t each = sizeof(int64_t) + 3 * sizeof(void *);
+    char *room = malloc((size_t)count * each);
+    if (room == NULL)
+        status = spc__fail_memory(&error, (size_t)count * each);
+    const int64_t *pairs = (const int64_t *)room;
+    if (status == SPC_OK)
+        status = inspect_all(maps, count, (int64_t *)room,
+                             (void **)(room + (size_t)count * sizeof(int64_t)),
+                             stream, &error);
+    if (status != SPC_OK)
+        spc__ctx_fail(ctx, &error);
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if ((status = judge(maps[i], &pairs, stream)) != SPC_OK)
+            first = i;
+    free(room);
+    if (failed != NULL)
+        *failed = first;
+    return status;
+}

@@ -419,9 +419,8 @@ static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
     if (!pairs)
         return spc__fail_memory(error, sizeof *pairs);
     pairs->fits = knows_pairs(map);
-    pairs->entries = pairs->fits
-                         ? fitting_entries(map)
-                         : pair_capacity(map, map->to->reserved_padded);
+    pairs->entries = pairs->fits ? fitting_entries(map)
+                                 : pair_capacity(map, map->to->reserved_padded);
     size_t bytes = 4 * pairs->entries;
     if ((status = alloc(&pairs->in, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->out, map, bytes, error)) == SPC_OK &&

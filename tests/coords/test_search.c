@@ -767,6 +767,39 @@ START_TEST(fitting_pairs_follow_the_frames)
 }
 END_TEST
 
+/* Several maps are checked with one wait. */
+START_TEST(maps_are_checked_together)
+{
+    fixture s = fixture_of(0, cases[0].rows, 1);
+    fixture t = fixture_of(3, cases[3].rows, 2);
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    spc_map *maps[3] = {map_of(ctx, &s), map_of(ctx, &t), NULL};
+    int failed = 7;
+
+    /* The number is read from the device, not remembered. */
+    rebuild(ctx, maps[0], &s);
+    rebuild(ctx, maps[1], &t);
+    maps[0]->pairs = maps[1]->pairs = 0;
+    assert_ok(ctx, spc_map_check_many(&failed, maps, 2, NULL));
+    ck_assert_int_eq(failed, -1);
+    /* The cpu device counts when it fills. */
+    if (maps[0]->in->indexer->pairs != NULL) {
+        ck_assert_int_eq(spc_map_pairs(maps[0]), s.relation.pairs);
+        ck_assert_int_eq(spc_map_pairs(maps[1]), t.relation.pairs);
+    }
+    ck_assert(maps[0]->checked && maps[1]->checked);
+    assert_ok(ctx, spc_map_create(&maps[2], spc_map_in(maps[0]),
+                                  spc_map_out(maps[0]), &s.conv.geometry));
+    ck_assert_int_eq(spc_map_check_many(&failed, maps, 3, NULL), SPC_ESTATE);
+    ck_assert_int_eq(failed, 2);
+    for (int i = 0; i < 3; i++)
+        spc_map_free(maps[i]);
+    spc_ctx_free(ctx);
+    release(&s);
+    release(&t);
+}
+END_TEST
+
 /* ---- transposed tables ------------------------------------------------ */
 
 /* index[k][j] = i in one map if and only if index[k][i] = j in the other. */
@@ -968,6 +1001,7 @@ int main(int argc, char **argv)
     add(suite, "empty", no_rows_have_no_pairs, loops(1));
     add(suite, "frames", pairs_follow_the_frames, loops(4));
     add(suite, "fitting", fitting_pairs_follow_the_frames, loops(4));
+    add(suite, "together", maps_are_checked_together, loops(1));
     add(suite, "transposed",
         a_transposed_table_is_the_transposition_of_the_table, loops(CASES));
     return run_suite(suite);

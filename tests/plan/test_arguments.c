@@ -1174,6 +1174,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_map_update, map, voxel_rows, device_count, rows_of_four,       \
       stream)                                                                  \
     X(S, 2, spc_map_check, map, stream)                                        \
+    X(S, 4, spc_map_check_many, failed_out, map_list, one_of_them, stream)     \
     X(V, 1, spc_map_fit_lists, map)                                            \
     X(S, 4, spc_map_create_from_scene, out_map, ctx, conv, scene)              \
     X(S, 6, spc_map_create_from_rows, out_map, ctx, conv, voxel_rows,        \
@@ -1424,6 +1425,15 @@ static const spc_plan *const *plan_list(which w)
     const spc_plan *const *const all[] = {plans, NULL, none};
 
     plans[0] = a_plan();
+    return PICK(all, w);
+}
+
+static spc_map *const *map_list(which w)
+{
+    static spc_map *maps[1], *none[1];
+    spc_map *const *const all[] = {maps, NULL, none};
+
+    maps[0] = a_map();
     return PICK(all, w);
 }
 
