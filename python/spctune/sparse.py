@@ -228,6 +228,6 @@ def _to_dense(
     for size in shape:
         cells *= size
     out = features.new_zeros(cells, features.shape[1])
-    out = out.index_put((place,), features)
+    out.index_put_((place,), features)
     out = out.view(batch_size, *shape, features.shape[1])
     return out.permute(0, -1, *range(1, len(shape) + 1)).contiguous()

@@ -756,7 +756,7 @@ START_TEST(fitting_pairs_follow_the_frames)
         ck_assert(spc__map_pairs_view(&v, map));
         require(v.capacity < most, "room for %d pairs of at most %d",
                 v.capacity, most);
-        /* The second and the last frame have fewer pairs than the one before. */
+        /* The second and the last frame have fewer pairs than those before. */
         ck_assert(frame % 2 == 0 || v.in == at);
         at = v.in;
         release(&next);
