@@ -196,8 +196,8 @@ static const spc__template *find_of_file(const spc__library *library,
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Room for one more. A library has some dozens of files, so this is not
- * slow. */
+/* Makes room for one more element. A library has some dozens of files, so this
+ * is not slow. */
 static void *grow(void *array, int count, size_t size)
 {
     return realloc(array, ((size_t)count + 1) * size);

@@ -21,7 +21,7 @@ typedef struct spc_db_row {
     const char *layer;  /* canonical text */
     const char *device; /* device class */
     const char *target;
-    double rows; /* out, of the measured scene */
+    double rows; /* output rows of the measured scene */
     double rows_in;
     double density;
     int trials, trials_ok;

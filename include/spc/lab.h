@@ -90,7 +90,7 @@ SPC_API spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
                                       const char *spec, spc_error *error);
 
 /* Returns the voxels of a set as of the last check, for tuning the layers of
- * its level. The caller frees *out. SPC_EINVAL: the set is that of the input,
+ * its level. The caller frees *out. SPC_EINVAL: the set belongs to the input,
  * whose rows the caller has. */
 SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out,
                                              const spc_net_plan *plan, int set);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * class_default.h - the measured default of a class of layers. It serves a
- * layer if a pack has no record for it or its neighbours.
+ * layer if a pack has no record for the layer or its neighbours.
  */
 #ifndef SPC_RUNTIME_CLASS_DEFAULT_H
 #define SPC_RUNTIME_CLASS_DEFAULT_H

@@ -44,7 +44,7 @@ static spc_status check_owner(const spc_ctx *ctx, const char *path,
                : spc__cache_check_owner(path, error);
 }
 
-/* Opens all files that can be opened. Each file is checked alone. */
+/* Opens all files that can be opened. Each file is checked separately. */
 static void open_what_works(spc_ctx *ctx, const char *path,
                             const spc_ctx_options *options)
 {
@@ -53,8 +53,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     spc__cache *probe = NULL;
     spc_error error;
 
-    /* Each file is opened alone first, so that one damaged file does not cost
-     * the others. */
+    /* Each file is first opened separately, so that one damaged file does not
+     * cost the others. */
     for (int i = 0; good != NULL && i < options->layer_count; i++) {
         if (spc__ctx_open_cache(&probe, ctx, NULL, &options->layers[i], 1,
                                 options->key, &error) == SPC_OK)

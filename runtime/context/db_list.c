@@ -46,8 +46,8 @@ static bool has_list(const spc__attrs *layer)
 }
 
 /* Code records (code.c) name compiled code, not measurements. Records of maps
- * (coords/map_choice.h) have a geometry, those of classes (class_default.h) a
- * kind of layer. */
+ * (coords/map_choice.h) have a geometry; records of classes (class_default.h)
+ * have a kind of layer. */
 static const char *kind_of(const spc__problem_key *key)
 {
     spc_conv conv;

@@ -25,8 +25,8 @@ static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
                     channels_weight = 2, half_octave = 0.5;
 
 /* Writes the family of layers that may replace each other: they differ only in
- * channels, epilogue and gaps between rows. Layers with groups have kernels of
- * their own and form a family with groups of equal size. */
+ * channels, epilogue and gaps between rows. Layers with groups have separate
+ * kernels and form a family with groups of equal size. */
 static void set_family(spc__attrs *out, const spc__attrs *layer,
                        const spc_conv *conv)
 {

@@ -12,7 +12,7 @@ typedef struct target {
     int32_t at[4];
 } target;
 
-/* Depends on the voxel alone, so equal voxels get equal hashes. */
+/* Depends only on the voxel, so equal voxels get equal hashes. */
 static uint64_t hash(const int32_t at[4])
 {
     uint64_t h = 0x243f6a8885a308d3ull;

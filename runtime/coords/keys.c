@@ -28,7 +28,8 @@ static int widest(const int bits[4])
     return at;
 }
 
-/* Names the axis that needs the most bits, as that is the one to shorten. */
+/* Names the axis that needs the most bits, because the caller should shorten
+ * this axis. */
 static spc_status fail_wide(const int bits[4], int total, const int32_t low[4],
                             const int32_t high[4], spc_error *error)
 {

@@ -45,7 +45,7 @@ const char *spc__row_order_names(void);
 /* True if the order needs other device code than "gray". */
 bool spc__row_order_is_apart(const char *name);
 
-/* Number of groups of offsets, each with a layout of its own; 1 for NULL. */
+/* Number of groups of offsets, each with a separate layout; 1 for NULL. */
 enum { SPC__ORDER_GROUPS = 4 }; /* maximum number of groups */
 int spc__row_order_groups(const spc__row_order *order);
 /* The first offset of a group; group `groups` begins after the last offset. */

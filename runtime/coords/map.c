@@ -175,7 +175,7 @@ void spc__map_derive(spc_map *map, spc_map *inverse)
     inverse->derived_from = map;
 }
 
-/* The other map stays usable by itself. */
+/* The other map remains usable without this one. */
 static void unlink_derived(spc_map *map)
 {
     if (map->derived)

@@ -95,7 +95,7 @@ const int32_t *spc__map_coords(const spc_map *map);
 
 /* ---- for map_scene.c ---------------------------------------------------- */
 
-/* Fails if a map of so many rows and offsets has too many entries. */
+/* Fails if a map with these rows and offsets has too many entries. */
 spc_status spc__map_check_entries(int64_t rows, int offsets, spc_error *error);
 /* Makes an empty map. */
 spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,

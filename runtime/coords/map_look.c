@@ -132,8 +132,8 @@ spc_status spc_map_download(int32_t *index, const spc_map *map)
     size_t rows = (size_t)map->to->rows_padded;
     size_t bytes = 4 * rows * (size_t)(1 + map->offsets);
     int32_t *host = malloc(bytes), count = 0;
-    /* Downloading must not change what is prepared, so a missing index belongs
-     * to a copy of the layout. */
+    /* Downloading must not change the prepared layouts, so a missing index is
+     * added to a copy of the layout. */
     spc__map_layout plain = map->plain;
 
     if (!host)

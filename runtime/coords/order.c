@@ -26,9 +26,9 @@
  *
  *   gray2, gray3, gray4
  *           splits the offsets into 2, 3 or 4 groups of consecutive numbers and
- *           sorts each by the gray order of its own offsets. Fewer offsets have
- *           fewer distinct masks, so more rows have similar ones (mask splits
- *           of spconv 2; Tang et al., MICRO 2023, section 4.1)
+ *           sorts rows for each group by the gray order of its offsets. Fewer
+ *           offsets have fewer distinct masks, so more rows have similar ones
+ *           (mask splits of spconv 2; Tang et al., MICRO 2023, section 4.1)
  *
  * Two orders use something else than the set of offsets present:
  *
@@ -118,7 +118,7 @@ const char *spc__row_order_names(void)
 bool spc__row_order_is_apart(const char *name)
 {
     /* Orders of gray codes with one group share the kernel that builds the map.
-     * The others have kernels of their own. */
+     * The other orders have separate kernels. */
     const spc__row_order *order = spc__row_order_find(name);
 
     return order && (order->by != SPC_INDEX_BY_GRAY || order->groups > 1);

@@ -134,7 +134,7 @@ static spc_status time_replay(timing *t, double *us)
 }
 
 /* Returns the runs of one replay, about REPLAY_US together. A run so slow that
- * RUNS_MIN of them would take too long is replayed alone. */
+ * RUNS_MIN of them would take too long is replayed as a single run. */
 static int choose_runs(double run_us)
 {
     if (run_us >= 10.0 * REPLAY_US)

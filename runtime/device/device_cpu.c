@@ -414,7 +414,8 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
             break;
         if (measure->before != NULL)
             status = measure->before(measure->payload, NULL);
-        /* After `before`, whose data must not remain in the caches either. */
+        /* Flushed after `before`, because its data must not remain in the
+         * caches either. */
         if (measure->cold)
             spc__pool_run(cpu->pool, cpu->flush.chunks, flush_chunk,
                           &cpu->flush);

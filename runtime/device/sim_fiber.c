@@ -355,7 +355,7 @@ void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
 {
 #if SPC__SIM_TSAN
     unsigned flags = __tsan_switch_to_fiber_no_sync;
-    /* In the name of the abandoned fiber, so that what it did is ordered before
+    /* Called as the abandoned fiber, so that its accesses are ordered before
      * the end of the launch. */
     __tsan_switch_to_fiber(((spc__sim_fiber *)thread->fiber)->race_fiber,
                            flags);

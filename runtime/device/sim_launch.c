@@ -424,7 +424,7 @@ static void forget(spc__sim_worker *worker, spc__sim_block *block)
                               &worker->launch->end);
 }
 
-/* Runs such blocks to their end and checks what they left. */
+/* Runs such blocks to their end and checks their final state. */
 static void run_blocks(spc__sim_worker *worker, int first, int count)
 {
     spc__sim_launch *launch = worker->launch;

@@ -368,7 +368,7 @@ static void run_mma(spc_sim_exchange *e, int op)
         mma_tf32_fast(e);
 }
 
-/* The descriptor's fields count units of 16 bytes. Its address is that of
+/* The descriptor's fields count units of 16 bytes. Its address comes from
  * spc_shared_address. A read past the block's shared memory is reported as a
  * fault instead of crashing. */
 static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,

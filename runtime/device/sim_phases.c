@@ -21,7 +21,7 @@
  *
  * Each warp's knowledge is the union of what its lanes know: the phases that
  * have ended of each barrier, and a vector clock of waits. Knowledge that
- * passes through memory alone is not tracked; no kernel's waits depend on it.
+ * passes only through memory is not tracked; no kernel's waits depend on it.
  */
 #include "device/sim.h"
 

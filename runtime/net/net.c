@@ -116,7 +116,7 @@ static bool same3(const int a[3], const int b[3])
     return memcmp(a, b, 3 * sizeof(*a)) == 0;
 }
 
-/* With rule FLOOR the outputs follow from the stride alone, for points from the
+/* With rule FLOOR the outputs depend only on the stride, for points only on the
  * voxel size. */
 static bool same_rule(const spc_geometry *a, const spc_geometry *b)
 {

@@ -55,8 +55,8 @@ typedef struct spc__net_tensor {
     int channels;
     spc_dtype dtype; /* type in memory: F16, F32, BF16 or I8 */
     float scale;     /* for I8: the value of one step */
-    bool dense;      /* a row for each batch element: of the set of BATCHES, or
-                      * dense planes, which no layer reads */
+    bool dense;      /* a row for each batch element: rows of the set BATCHES,
+                      * or dense planes, which no layer reads */
     bool index;      /* int32 indices of the input rows with the maxima */
     int64_t elements;
     int node; /* the node that makes it; -1: the input */

@@ -97,7 +97,7 @@ spc_status spc__net_resolve_set(int *to, int *map, spc_net *net, spc_geometry *g
                 status = SPC_ENOMEM;
         }
     }
-    /* Of the other rules. */
+    /* Geometries of the other rules are checked here. */
     if (status != SPC_OK || (status = spc_geometry_check(g, error)) != SPC_OK)
         return status;
     made.to = *to;

@@ -598,8 +598,9 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
                          "network '%s' has no output: nothing is to be done",
                          plan->net->name);
     if ((status = draft_init(&d, plan, error)) == SPC_OK &&
-        /* Each step relies on the marks of the one before: fusing needs the
-         * readers, merging what was fused, and placing what was merged. */
+        /* Each step relies on the marks of the previous step: fusing needs the
+         * readers, merging needs the fused layers, and placing the merged
+         * ones. */
         (status = alloc_positions(plan, error)) == SPC_OK) {
         mark_nodes(&d);
         mark_sets(&d);

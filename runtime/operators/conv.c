@@ -68,7 +68,7 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                          "_INVERSE, _TRANSPOSED, _GENERATIVE or _POINTS",
                          (int)conv->op);
     const spc__conv_row *row = spc__conv_row_of(conv->op);
-    /* One bit a rule (conv_table.h); any other number is no rule. */
+    /* One bit for each rule (conv_table.h); any other number is invalid. */
     if (rule < 32 && row->rules >> rule & 1u)
         return SPC_OK;
     if (conv->op == SPC_SUBM)

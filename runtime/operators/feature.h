@@ -77,8 +77,8 @@ bool spc__feature_has_shift(const spc_feature *feature);
 /* Returns the type of the outputs. A gradient of scale and shift is fp32. */
 spc_dtype spc__feature_out_dtype(const spc_feature *feature);
 
-/* True if its offsets are those of the operator, mirrored, so that each output
- * finds the rows that see it. */
+/* True if its offsets are the mirrored offsets of the operator, so that each
+ * output finds the rows that see it. */
 bool spc__feature_is_mirrored(const spc_feature *feature);
 
 /* Checks the rules of a gradient. Its other words must be valid. */

@@ -133,7 +133,7 @@ static spc_status read_head(spc_feature *f, spc__span text, spc_error *error)
 
 #define AT(field) offsetof(spc_feature, field)
 
-/* Kinds of text are groups of words, of which an operator has several. */
+/* Kinds of text are groups of words; an operator has several groups. */
 static const spc__word words[] = {
     {"c", AT(channels), "64", SPC__INT(1, SPC__CHANNELS_MOST, "channels"),
      .need = ~0u},

@@ -8,7 +8,7 @@
 
 #include "spc.h"
 
-/* Which rows an operand has: a number of its own, or those of the map. */
+/* The rows of an operand: a fixed number, or the rows of the map. */
 typedef enum spc__operand_rows {
     SPC__ROWS_OWN,
     SPC__ROWS_IN,

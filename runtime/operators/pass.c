@@ -120,8 +120,8 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
     if (pass == SPC_DGRAD) {
         spc__conv_exchange(&made, room);
         made.bias = false;
-        /* The inputs of this gradient lie like the layer's outputs, and the
-         * other way round. */
+        /* The inputs of this gradient have the layout of the layer's outputs,
+         * and vice versa. */
         made.in_pitch = layer->out_pitch;
         made.out_pitch = layer->in_pitch;
     } else if (pass == SPC_WGRAD) {
@@ -138,7 +138,7 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
 
 /* ---- rules --------------------------------------------------------------- */
 
-/* Checks what a gradient of weights cannot have. */
+/* Refuses options that a gradient of weights cannot have. */
 static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 {
     if (conv->scale || conv->activation != SPC_ACT_NONE ||
@@ -223,7 +223,7 @@ static void set_transposed_strides(spc_pack_args *args, const spc_conv *conv,
     args->stride_in = rsck ? 1 : offsets * out;
     args->stride_out = rsck ? cin : 1;
     /* Packing numbers outputs through all groups and inputs within one. The
-     * layer numbers them the other way round. */
+     * layer numbers outputs within one group and inputs through all groups. */
     args->stride_group = in * args->stride_in - out * args->stride_out;
 }
 

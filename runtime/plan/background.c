@@ -102,7 +102,7 @@ static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
     return b->options.tune(NULL, ctx, &wanted->conv, &scene, 1, &options);
 }
 
-/* The lookup of a plan that may compile also stores what it compiles. */
+/* The lookup of a plan that may compile also stores the compiled code. */
 static spc_status compile(spc_ctx *ctx, const job *wanted)
 {
     spc__pick *pick = malloc(sizeof(*pick));
@@ -164,8 +164,8 @@ static void *tune_in_background(void *payload)
     while ((wanted = next_job(b)) != NULL) {
         pthread_mutex_unlock(&b->lock);
         spc_status status = SPC_OK;
-        /* Opened for the first job and not at the start: a program whose layers
-         * are all tuned never pays for it. */
+        /* Opened for the first job and not at the start: a program with only
+         * tuned layers never needs it. */
         if (ctx == NULL)
             status = open_own(&ctx, b, &error);
         if (ctx == NULL)

@@ -185,7 +185,7 @@ static void release(spc__attachment *attachment)
 }
 
 /* Returns a binding of this list whose plan was freed, or NULL. Other threads
- * may be searching the list, but not for it. */
+ * may search the list, but not for this binding. */
 static spc__binding *find_ended(const spc_map *map, int list)
 {
     spc__attachment *at =

@@ -83,8 +83,8 @@ static void name_layout(char out[64], const spc__launch_geometry *geometry,
 static spc_status describe(spc_explanation *out, const spc__pick *pick,
                            const spc_explain_question *ask, spc_error *error)
 {
-    /* No kernel is loaded, so this plan has only what the queries below
-     * read. */
+    /* No kernel is loaded, so this plan has only the members that the queries
+     * below read. */
     spc_plan plan = {.conv = *ask->conv};
     spc_status status =
         spc__launch_read(&plan.geometry, &pick->code.launch, error);

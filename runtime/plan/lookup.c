@@ -200,8 +200,8 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     spc__template *tpl;
     spc_status status;
 
-    /* In this pass only stored code is used, which is what the record names, so
-     * templates are not asked. */
+    /* This pass uses only stored code, which the record names, so it does not
+     * query templates. */
     if (look->flags & SPC__PLAN_RECORDED)
         return SPC_OK;
     /* Without templates only stored code can be used. */

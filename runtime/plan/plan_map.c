@@ -22,7 +22,7 @@ static int differing_axis(const spc_geometry *a, const spc_geometry *b)
     return -1;
 }
 
-/* A map fits layers of its own context, geometry and direction. */
+/* A map fits layers of the same context, geometry and direction. */
 spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
                                const spc_map *map, spc_error *error)
 {

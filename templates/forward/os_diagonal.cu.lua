@@ -13,9 +13,9 @@
 %-- In the second operand, lane (g, q) has a channel's weight if g / 2 = q, else zero. All
 %-- lanes read 16 bytes of weights, those of their own channels, and keep their own weight.
 %--
-%-- Steps, bundles and loads are those of os_warp. Each warp of a block that shares a tile has
-%-- its own block of channels. A number that is not finite turns the results of its row in the
-%-- same 8 channels into NaN.
+%-- Steps, bundles and loads are as in os_warp. Each warp of a block that shares
+%-- a tile has its own block of channels. A number that is not finite turns the
+%-- results of its row in the same 8 channels into NaN.
 %
 %include "os_rows.lua"
 %
@@ -40,8 +40,8 @@
 %  return (config.weights == "shared" and packed_row_bytes(problem, config) or 0)
 %       + config.warps * 384
 %end
-%-- Registers for sums, for rows under way with their indices, and what the compiler was
-%-- observed to need in addition.
+%-- Registers for sums, for rows under way with their indices, and the
+%-- additional registers that the compiler was observed to use.
 %function registers(problem, config)
 %  local width, pieces = config.rows // 8, config.channels // 32
 %  return width * pieces * 8 + config.depth * (width * (pieces * 4 + 2) + 2)

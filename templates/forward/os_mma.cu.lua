@@ -433,8 +433,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_span_start(&l.stream, spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES);
 % write_span_start("&l.stream", "map")
 % else
-    /* Each warp unrolls the stream by itself, so no warp waits for another
-     * one's steps. */
+    /* Each warp unrolls the stream separately, so no warp waits for the steps
+     * of another warp. */
     spc_stream_start(&l.stream,
                      spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
                      spc_block_x(), spc_grid_x());

@@ -170,7 +170,7 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
             look_ahead($(ahead("next_", "place + i")));
 %end
 %
-%-- Packing: computes what the k-step with number `step` reads of a row.
+%-- Packing: computes the bytes of a row that k-step `step` reads.
 %function write_step_choice(step)
 % for i, choice in ipairs(steps) do
     if ($(step) == $(i - 1)) {

@@ -95,7 +95,7 @@
 %  return tiles <= most and "stream" or "none"
 %end
 %
-%-- Adds to a launch geometry what a division needs.
+%-- Adds the attributes of a division to a launch geometry.
 %function divide_launch(launch, problem, config, threads)
 %  local cluster = cluster_of(config)
 %  if is_masked(config) then
@@ -502,8 +502,8 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
     if (mine == 0)
 % end
     /* Other blocks must have read the sums of the previous tile before these
-     * overwrite them. The parity is that of the tile before, so the first wait
-     * returns at once. */
+     * overwrite them. The wait uses the parity of the previous tile, so the
+     * first wait returns at once. */
     spc_cluster_wait(joined + 1, step.y & SPC_STEP_ODD ? 0 : 1);
 % for owner = 0, cluster - 1 do
 %   if first_turn(config, turns, owner) < first_turn(config, turns, owner + 1) then
@@ -575,8 +575,8 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 
 %end
 %
-%-- Writes what a divided kernel does with the sums of its parts. `has_others`: blocks
-%-- have warps in addition to the `threads` that sum.
+%-- Writes the code by which a divided kernel stores the sums of its parts.
+%-- `has_others`: blocks have warps in addition to the `threads` that sum.
 %function write_division(m, threads, has_others)
 %  if is_stream(config) then write_parts(m, threads)
 %  elseif is_atomic(config) then write_add(m)

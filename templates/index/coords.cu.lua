@@ -237,7 +237,7 @@ SPC_DEVICE int voxel_at(const spc_derive_args *args, int p, spc_u32 *c)
     return 1;
 }
 
-/* If there are too many rows none is used, as in the set itself. */
+/* If there are too many rows, no row is used, as in the set itself. */
 SPC_DEVICE int count_voxels(const spc_derive_args *args)
 {
     int rows = args->source ? *args->source : args->source_rows;

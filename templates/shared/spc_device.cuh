@@ -32,7 +32,8 @@ typedef unsigned int spc_u32;
 #define SPC_ALIGN(n) __align__(n)
 /* Before a loop of constant length whose body indexes registers. */
 #define SPC_UNROLL _Pragma("unroll")
-/* Before a loop with a large body, of which the code should hold one copy. */
+/* Placed before a loop with a large body, so that the code holds only one copy
+ * of the body. */
 #define SPC_ROLLED _Pragma("unroll 1")
 
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \

@@ -44,7 +44,7 @@ static spc__index_runs runs_of_planes(int planes, int runs, int length)
 spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
 {
     /* Consecutive keys along z are one apart only without dilation. An inverse
-     * map searches each offset by itself. */
+     * map searches each offset separately. */
     bool single = inverse || g->dilation[2] > 1;
     int k[3];
 

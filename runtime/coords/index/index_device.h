@@ -39,7 +39,8 @@ void spc__coords_problem(spc__attrs *out, const spc__index_width *width,
 /* Fills in the problem of the template "rows" (rows.h). */
 void spc__rows_problem(spc__attrs *out);
 
-/* The geometry for sorting alone: one offset, so the kernel only sorts. */
+/* The geometry for a launch that only sorts: it has one offset, so there is no
+ * search. */
 spc_geometry spc__index_sorting_only(void);
 
 /* Loads a kernel of a template of role "map". With `config` NULL it uses the

@@ -138,7 +138,7 @@ static spc_status alloc_bins(spc_coords *c, spc__index_set_work *w,
                              spc_error *error)
 {
     size_t bytes = (size_t)4 << w->bin_bits;
-    /* Bins are zero between launches: a build clears what it used
+    /* Bins are zero between launches: a build clears the bins that it used
      * (index_abi.h). */
     spc_status status = spc__index_alloc_clear(
         &w->bins, c, bytes + 4 * SPC_INDEX_BEHIND_BINS, error);
@@ -164,7 +164,7 @@ spc_status spc__device_set_create(spc_coords *c, spc_error *error)
         (status = alloc_bins(c, w, error)) != SPC_OK)
         return status;
     /* Loading compiles or allocates, which a fill must not do in a graph
-     * capture. Sets that are filled alone therefore load here. */
+     * capture. Sets that are filled without a map therefore load here. */
     if (c->by_itself && (status = load_sorting(c, error)) != SPC_OK)
         return status;
     if (c->from && (status = create_derived(c, w, error)) != SPC_OK)

@@ -138,7 +138,7 @@ typedef struct spc__index_ladder {
 
 /* Lists all code that maps of this geometry and their sets may need, whatever
  * their extents, on a device that builds them by kernels. With `apart` this
- * includes row orders with kernels of their own (spc__row_order_is_apart). */
+ * includes row orders with separate kernels (spc__row_order_is_apart). */
 void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
                             const spc_geometry *geometry, bool inverse,
                             bool apart);

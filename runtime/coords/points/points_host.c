@@ -388,7 +388,7 @@ static void count_chunk(void *payload, int64_t chunk)
         if (p < outputs && ask(&q, p))
             visit_all(&q, count_one, &count);
         a->order[p] = p < outputs ? q.row : -1;
-        /* Of more than `nearest` points only that number is listed. */
+        /* At most `nearest` points are listed. */
         a->first[p] = a->nearest > 0 && count > a->nearest ? a->nearest : count;
     }
 }

@@ -350,7 +350,7 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
         return status;
     /* The fills below use the default stream, while sources may still be filled
      * on others. The count is checked later, in create(), so this loop has
-     * limits of its own. */
+     * separate limits. */
     for (int i = 0;
          ctx && i < count && i < SPC_REGROUP_SOURCES && status == SPC_OK; i++)
         status = spc__coords_land(

@@ -84,7 +84,7 @@ static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
                : status;
 }
 
-/* Allocates what the kernels need and loads them. */
+/* Loads the kernels and allocates their memory. */
 static spc_status device_create(spc_coords *c, spc_error *error)
 {
     spc__regroup *r = c->regroup;
@@ -177,7 +177,8 @@ static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
     spc_status status = ops_of(c)->launch(c->ctx->device, w->list, &how, &args,
                                           sizeof args, stream, error);
 
-    /* Three launches on one stream: each reads what the previous one wrote. */
+    /* Three launches on one stream: each reads the results of the previous
+     * launch. */
     if (status == SPC_OK)
         status = c->indexer->set_build(c, &source, stream, error);
     how.shared_bytes = 0;

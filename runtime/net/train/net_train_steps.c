@@ -89,7 +89,7 @@ static spc_status add_update(spc_training *t, int set, spc_map *map)
 
 static bool is_updated(const spc_training *t, int set, const spc_map *map)
 {
-    /* A map is identified by itself, a set by its number. */
+    /* A map is identified by its pointer, a set by its number. */
     for (int i = 0; i < t->update_count; i++)
         if (t->updates[i].map == map &&
             (map != NULL || t->updates[i].set == set))
@@ -343,8 +343,8 @@ static spc_status finish_step(spc_training *t, step *s,
     return spc__train_take(&out->data, t, bytes_of(out));
 }
 
-/* Makes the gradient of the inputs. It is not needed if they are the features,
- * unless the caller asked for it. */
+/* Makes the gradient of the inputs. It is not needed if the inputs are the
+ * features, unless the caller requested it. */
 static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
                              int in, int to)
 {
@@ -364,7 +364,7 @@ static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
     spc_status status;
 
     /* The gradient of each part needs that part's own input, so scale, residual
-     * and activation become steps of their own. */
+     * and activation become separate steps. */
     plain.activation = SPC_ACT_NONE;
     plain.slope = 0;
     plain.add = SPC_ADD_NONE;
