@@ -20,7 +20,7 @@ for tool in abidw abidiff; do
         { echo "skipped: no $tool on this machine (package abigail-tools)"; exit 77; }
 done
 
-# Opaque types, source lines and the names of parameters are no part of it.
+# Opaque types, source lines and the names of parameters are not recorded.
 if [ -n "$record" ]; then
     mkdir -p "$(dirname "$dump")"
     exec abidw --suppressions "$private" --headers-dir "$headers" \

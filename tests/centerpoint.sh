@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 scan="$sources/tests/golden/corner.bin"
 
-# Where others have compiled the kernels already, that is not done again.
+# Kernels that other tests have compiled are not compiled again.
 [ ! -s "${SPC_TEST_DATABASE:-}" ] || cp "$SPC_TEST_DATABASE" "$work/c.db"
 cp "$sources/tests/corpus/small.onnx" "$work/small.onnx"
 mkdir "$work/pack"

@@ -23,7 +23,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1/tests" && pwd)
 shift
 SPC_TEST_DATA=${SPC_TEST_DATA:-$here}
-SPC_TEST_DATABASE=${SPC_TEST_DATABASE:-$build/code.db} # what one has compiled
+SPC_TEST_DATABASE=${SPC_TEST_DATABASE:-$build/code.db} # shared code
 verdicts=$(mktemp)
 trap 'rm -f "$verdicts"' EXIT
 export SPC_TEST_DATA SPC_TEST_DATABASE build verdicts

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_base.c - the small shared pieces below everything. */
+/* test_base.c - the small shared files of base/. */
 #include "base/attrs.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -345,7 +345,7 @@ START_TEST(every_type_reads_what_it_wrote)
         float back[COUNT];
         ck_assert_str_eq(type->name, spc__dtype_names[i]);
         if (spc__dtype_is_whole((spc_dtype)i))
-            continue; /* has its own test */
+            continue; /* another test covers it */
         type->encode(stored, values, COUNT);
         type->decode(back, stored, COUNT);
         ck_assert_mem_eq(back, values, (COUNT - 1) * sizeof(float));
@@ -607,7 +607,7 @@ static const struct {
     {"\xc0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\""}, /* overlong */
     {"\xed\xa0\x80",
      "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* surrogate */
-    {"\xe2\x82", "\"\xef\xbf\xbd\xef\xbf\xbd\""}, /* cut short */
+    {"\xe2\x82", "\"\xef\xbf\xbd\xef\xbf\xbd\""}, /* truncated */
 };
 
 START_TEST(json_strings_are_escaped_and_always_valid_utf8)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_cache.c - what a large database costs: looking up among many problems,
- * opening what ships, the first use of a layer.
+ * bench_cache.c - the time of lookups among many problems, of opening shipped
+ * files, and of the first use of a layer.
  *
  *     bench_cache [PROBLEMS]     (100000)
  *     bench_cache in FILE [PROBLEMS]     lookups in FILE, made if it is missing
@@ -28,7 +28,7 @@
 
 enum { LAYERS = 2000, MOST_SAMPLES = 20000 };
 
-/* Problem n: of so many layers, each on scenes of all sizes. */
+/* Makes problem n; there are many layers, each on scenes of all sizes. */
 static spc__problem_key key_of(int n)
 {
     spc__problem_key key = {0};
@@ -63,7 +63,7 @@ static void put_problem(spc__cache *cache, int n)
         spc__cache_put_choice(cache, &key, &trial, "fastest", &from, &error));
 }
 
-/* Without waiting for the disk, which is not what is measured. */
+/* Does not wait for the disk, which is not measured. */
 static void fill(spc__cache *cache, int problems)
 {
     uint64_t start = spc__now_ns();
@@ -92,7 +92,7 @@ static void look_up(int sample, spc__cache *cache, const spc__problem_key *key,
         ck_abort_msg("%d found: %s", got, error.text);
 }
 
-/* The least median of fifty parts, and that of all. */
+/* The least median of fifty parts, and the median of all. */
 typedef struct latency {
     double least, median;
 } latency;
@@ -121,7 +121,7 @@ static latency lookups(spc__cache *cache, int problems, double off, int count)
     return medians(count);
 }
 
-/* Of a layer that nobody tuned, with channels between those of others. */
+/* A layer that was never tuned, with channels between those of other layers. */
 static spc__problem_key draw_other(uint64_t *seed, int problems)
 {
     spc__problem_key key = key_of(draw(seed, problems));
@@ -143,7 +143,7 @@ static latency others(spc__cache *cache, int problems, int count)
     return medians(count);
 }
 
-/* The same of a gradient, whose forward layer was tuned: both are ranked. */
+/* The same for a gradient whose forward layer was tuned: both are ranked. */
 static latency substitutes(spc__cache *cache, int problems, int count)
 {
     uint64_t seed = 1;
@@ -156,7 +156,8 @@ static latency substitutes(spc__cache *cache, int problems, int count)
     return medians(count);
 }
 
-/* As after a start of the machine: the kernel keeps none of its pages. */
+/* Drops the file's pages from the kernel's cache, as after a start of the
+ * machine. */
 static void forget(const char *path)
 {
     int file = open(path, O_RDONLY);
@@ -199,8 +200,8 @@ static int print_lookups(const char *what, latency found, double goal)
     return goal > 0 && found.least >= goal;
 }
 
-/* Kinds of lookups. What is near is asked last: it brings the family into
- * memory, where exact ones are found, too. */
+/* Kinds of lookups. Near lookups come last, as they load the family into
+ * memory, where exact lookups would find it. */
 static latency exact(spc__cache *cache, int problems, int count)
 {
     return lookups(cache, problems, 0, count);
@@ -240,7 +241,7 @@ static void read_family(spc__cache *cache, int problems)
           (double)(spc__now_ns() - start) / 1e6, "ms", 0);
 }
 
-/* How many miss the goal. */
+/* Returns how many lookups miss the goal. */
 static int bench_kinds(spc__cache *cache, int problems)
 {
     bool is_read = false;
@@ -266,7 +267,7 @@ static double cpu_us(void)
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/* One kind alone, for a profile: all its time but the file's opening. */
+/* Runs one kind of lookup for a profile, after opening the file. */
 static int bench_only(const char *word, const char *path, int problems)
 {
     enum { ROUNDS = 10 };
@@ -339,7 +340,7 @@ static int bench_lookups(int problems)
     return missed > 0;
 }
 
-/* From nothing to the first plan, as a program has it that ships with a pack.
+/* Times the start of a program with a shipped pack, up to its first plan.
  */
 static int bench_first(char **words)
 {
@@ -396,7 +397,7 @@ static int bench_open(char **files, int count)
 static int word_count, result;
 static char **all_words;
 
-/* As a test, since what it is built from asserts. */
+/* Runs as a test, since its helpers use assertions. */
 START_TEST(figures)
 {
     if (word_count > 3 && strcmp(all_words[1], "only") == 0)

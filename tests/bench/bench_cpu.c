@@ -21,8 +21,8 @@ _Noreturn static void fail(const harness *r)
     exit(1);
 }
 
-/* What one writes first: a dot product for each pair and output channel, over
- * KRSC weights. */
+/* The simplest loop: a dot product for each pair and output channel, over KRSC
+ * weights. */
 __attribute__((noinline)) static void
 naive_krsc(float *out, const float *in, const float *weights,
            const int32_t *index, int64_t rows, int offsets, int cin, int cout)
@@ -82,8 +82,8 @@ static void report(const char *what, double us, double flops, double naive)
            flops / us * 1e-3, naive / us);
 }
 
-/* Least of the template's times on `threads` threads: what the machine can do
- * when nothing else runs on it. The naive loops are taken likewise. */
+/* Returns the least of the template's times on `threads` threads, which is its
+ * time on an idle machine. The naive loops are timed in the same way. */
 static double time_template(const char *name, const spc_conv *conv,
                             const relation *rel, const spc__attrs *config,
                             int threads)
@@ -154,7 +154,7 @@ static void time_all(const walk *w)
     harness_close(&r);
 }
 
-/* The relation of a layer on a scene. */
+/* Finds the relation of a layer on a scene. */
 static void relation_of_scene(relation *rel, harness *r, const spc_conv *conv,
                               const spc_scene *scene)
 {

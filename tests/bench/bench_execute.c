@@ -149,7 +149,7 @@ static void close_bench(bench *b)
     spc_ctx_free(b->ctx);
 }
 
-/* ---- what is timed ------------------------------------------------------- */
+/* ---- timed calls --------------------------------------------------------- */
 
 static spc_status run_layer(const bench *b)
 {

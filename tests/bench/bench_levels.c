@@ -48,7 +48,7 @@ static void *take(const bench *b, size_t bytes)
     return memory;
 }
 
-/* ---- what is timed ------------------------------------------------------- */
+/* ---- timed calls --------------------------------------------------------- */
 
 static spc_status one_after_the_other(void *payload, void *stream)
 {
@@ -81,7 +81,7 @@ static double median_us(bench *b, spc_status (*enqueue)(void *, void *))
     return spc__median(samples, count);
 }
 
-/* Wall clock of a replay, launched and waited for. */
+/* Returns the wall time of a replay, from its launch to its end. */
 static double replay_us(const bench *b)
 {
     double samples[SAMPLES];
@@ -137,7 +137,7 @@ static void print_work(bench *b, int i)
         printf("\n");
 }
 
-/* Rows of every set and pairs of every map, as one number. */
+/* Sums the rows of every set and the pairs of every map. */
 static long long holds(const bench *b)
 {
     long long all = 0;
@@ -159,7 +159,7 @@ static size_t output_bytes(const spc_net_output *out)
     return (size_t)(rows * out->elements) * (out->dtype == SPC_F32 ? 4 : 2);
 }
 
-/* The first output, to be freed. */
+/* Returns the first output; the caller frees it. */
 static char *read_output(const bench *b, size_t *bytes)
 {
     spc_net_output out;
@@ -229,7 +229,8 @@ static void print_all(bench *b)
 
 /* ---- a network and a scene ----------------------------------------------- */
 
-/* The extent of a sensor, as bench_map has it, or the scene's if that is more.
+/* Returns the extent of a sensor as in bench_map, or the scene's extent if it
+ * is larger.
  */
 static void set_extent(spc_net_options *o, const spc_scene *scene)
 {
@@ -245,7 +246,7 @@ static void set_extent(spc_net_options *o, const spc_scene *scene)
     }
 }
 
-/* Numbers between -1 and 1, f16, whatever the input's channels are. */
+/* Makes f16 numbers between -1 and 1 for any number of input channels. */
 static void *draw_features(const bench *b, size_t bytes)
 {
     uint16_t *host = malloc(bytes);

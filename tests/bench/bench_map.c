@@ -97,8 +97,8 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
     return to;
 }
 
-/* Two frames that have little in common, in turn: what is left of the one
- * before is of no use. */
+/* Alternates two frames that differ, so that data of the previous frame are of
+ * no use. */
 static spc_status enqueue_two(void *payload, void *stream)
 {
     frame *f = payload;
@@ -108,7 +108,7 @@ static spc_status enqueue_two(void *payload, void *stream)
     return status == SPC_OK ? enqueue_frame(payload, stream) : status;
 }
 
-/* Its rows with x for -x. */
+/* Mirrors the rows along x. */
 static int32_t *upload_mirrored(spc_ctx *ctx, const spc_scene *scene)
 {
     size_t bytes = 16 * (size_t)spc_scene_rows(scene);
@@ -122,8 +122,8 @@ static int32_t *upload_mirrored(spc_ctx *ctx, const spc_scene *scene)
     return out;
 }
 
-/* The extent of a sensor, and not the scene's own: 80 m at 5 cm, 8 m down and
- * 3 m up. */
+/* Uses the extent of a sensor instead of the scene's: 80 m at 5 cm, 8 m down
+ * and 3 m up. */
 static spc_coords *reserve(spc_ctx *ctx, int64_t capacity)
 {
     spc_coords_options options = {.bytes = sizeof(spc_coords_options),
@@ -215,7 +215,7 @@ static void check(spc_map *map, const spc_conv *conv, const spc_scene *scene)
     spc_relation_release(&want);
 }
 
-/* Rows that the tiles of a group of offsets execute. */
+/* Counts the rows that the tiles of a group of offsets execute. */
 static double rows_executed(spc_ctx *ctx, const spc_map *map, const char *order,
                             int tile_rows, int group)
 {
@@ -233,7 +233,7 @@ static double rows_executed(spc_ctx *ctx, const spc_map *map, const char *order,
     return rows;
 }
 
-/* Rows that tiles execute over pairs that are needed. */
+/* Returns the ratio of executed rows to needed pairs. */
 static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
                          int tile_rows)
 {
@@ -247,7 +247,7 @@ static double tile_waste(spc_ctx *ctx, spc_map *map, const char *order,
     return rows / (double)spc_map_pairs(map);
 }
 
-/* The same of every order and several sizes. */
+/* Prints the ratio for every order and several sizes. */
 static void print_waste(spc_ctx *ctx, spc_map *map)
 {
     static const char *const orders[] = {"gray",   "gray_x", "gray_y",

@@ -47,7 +47,7 @@ static void must(const bench *b, const char *what, spc_status status)
         fail(what, spc_ctx_error(b->ctx));
 }
 
-/* ---- what is timed ------------------------------------------------------- */
+/* ---- timed calls --------------------------------------------------------- */
 
 static spc_status run_map(void *payload, void *stream)
 {
@@ -95,7 +95,7 @@ static void *take(const bench *b, size_t bytes)
     return memory;
 }
 
-/* Numbers of 11 bits in [-1, 1), as f16, of which a copy stays on the host. */
+/* Makes f16 numbers of 11 bits in [-1, 1); the host keeps a copy. */
 static void *draw(const bench *b, uint16_t **host, size_t bytes, uint64_t seed)
 {
     const spc__dtype *type = spc__dtype_of(SPC_F16);
@@ -155,7 +155,7 @@ static void free_layer(bench *b)
     free(b->weights);
 }
 
-/* ---- looking at some outputs --------------------------------------------- */
+/* ---- checks of some outputs ---------------------------------------------- */
 
 static float value(uint16_t bits)
 {
@@ -165,7 +165,7 @@ static float value(uint16_t bits)
     return out;
 }
 
-/* Within the radius, as the library's interface has it. */
+/* True within the radius, by the rule of the library's interface. */
 static int64_t count_seen(const bench *b, int row)
 {
     const int32_t *at = spc_scene_coords(b->scene),
@@ -184,8 +184,9 @@ static int64_t count_seen(const bench *b, int row)
     return count;
 }
 
-/* The largest error of an output's channels, over a bound: half a unit of f16
- * in the last place, and 2^-12 of the sum of magnitudes for partial sums. */
+/* Returns the largest error of an output's channels, relative to a bound: half
+ * a unit of f16 in the last place, and 2^-12 of the sum of magnitudes for
+ * partial sums. */
 static double worst_of(const bench *b, const spc_triplet *t, int64_t count,
                        const uint16_t *got)
 {

@@ -648,8 +648,8 @@ START_TEST(keys_of_the_same_buckets_are_known)
 }
 END_TEST
 
-/* How a record for 64 -> 64 channels, 2^17 rows and density 1/4 matches other
- * queries. */
+/* Tests how a record for 64 -> 64 channels, 2^17 rows and density 1/4 matches
+ * other queries. */
 static const struct {
     int cin, cout;
     double log2_rows, density, log2_ratio;
@@ -799,7 +799,8 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     spc__cache_close(other);
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
     asked.layer =
-        make_key(64, 32, 0).layer; /* of the family, in the same cached set */
+        make_key(64, 32, 0).layer; /* a problem of the family, in the same
+                                    * cached set */
     ck_assert_int_eq(find(cache, &asked, found, 1), 1);
     strcpy(asked.device, "another");
     ck_assert_int_eq(find(cache, &asked, found, 1), 0);
@@ -860,7 +861,7 @@ static const struct {
 } contests[] = {
     {30, 20, 11, 1}, /* the shipped record is faster */
     {20, 30, 11, 0},
-    {25, 25, 11, 0}, /* a tie is the user's */
+    {25, 25, 11, 0}, /* the user's record wins a tie */
     {20, 30, 0, 1},  /* the user's record was never timed */
 };
 
@@ -1209,7 +1210,7 @@ START_TEST(a_layer_that_breaks_later_does_not_hide_the_others)
 }
 END_TEST
 
-/* Files that are not what they should be */
+/* Files of other kinds */
 
 static void make_newer(const char *name)
 {

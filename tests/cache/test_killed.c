@@ -10,7 +10,7 @@
 
 Suite *suite(void);
 
-/* An operation that a process repeats forever. It is stored when the call
+/* An operation that a process repeats endlessly. It is stored when the call
  * returns. `n` counts the calls. */
 typedef spc_status (*habit)(spc__cache *cache, uint32_t n, uint64_t *seed);
 

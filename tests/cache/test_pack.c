@@ -405,7 +405,7 @@ START_TEST(a_pack_replaces_nothing_but_an_earlier_one)
 }
 END_TEST
 
-/* By any name of the file, including one of its layers. */
+/* Refuses any name of the file, including the name of a layer. */
 START_TEST(a_database_that_is_open_is_no_place_for_a_pack)
 {
     spc__cache *cache = NULL;

@@ -3,11 +3,11 @@
 
 layer=subm,cin=4,cout=6,k=3,dtype=f32
 scene=gen:uniform,n=300,extent=12
-# The oracle alone takes minutes for these.
+# The oracle takes minutes for these layers.
 wide=subm,cin=256,cout=256,k=3,dtype=f32
 dense=gen:uniform,n=100000,extent=50
 
-# Figures that differ from run to run become N, and so do winners.
+# Replaces figures that differ between runs, and winners, by N.
 steady() {
     sed -E -e 's/plain tile=[0-9]+,step=[0-9],order=[a-z]+/plain WINNER/' \
         -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' -e 's/ $//'
@@ -18,8 +18,8 @@ id_of() {
     spctune db ls --database "$2" | sed -n "s/^ *\([0-9]*\) .*$1.*/\1/p"
 }
 
-# unruly COMMAND...: runs it with templates that crash, among other faults. Under a
-# sanitizer, which would report the signal, it ends them as well.
+# unruly COMMAND...: runs the command with faulty templates, some of which
+# crash. A sanitizer must not catch the signal.
 unruly() {
     ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 \
         spctune -d cpu --templates "$PWD/templates/unruly" "$@"
@@ -34,13 +34,14 @@ broken() {
         SPC_FAKE_CUDA_FAILS=$failing spctune "$@"
 }
 
-# Only the first words of each line.
+# Prints only the first words of each line.
 first() {
     cut -c "1-$1"
 }
 
-# until_it_takes_signals PID: waits for that, ten seconds at most. Its main thread
-# blocks them, as another one waits for them.
+# until_it_takes_signals PID: waits until the process handles signals, ten
+# seconds at most. Its main thread blocks signals, as another thread waits for
+# them.
 until_it_takes_signals() {
     for try in $(seq 100); do
         # The 16 digits of a thread that just starts another are too many for sh.
@@ -50,9 +51,9 @@ until_it_takes_signals() {
     done
 }
 
-# stopped_by SIGNALS COMMAND: starts it, sends it the signals a second after it is
-# ready for them, and prints how it ended, whether that took long, and which
-# temporary files it left.
+# stopped_by SIGNALS COMMAND: starts the command, sends the signals a second
+# after it can handle them, and prints its exit, whether the exit took long, and
+# the remaining temporary files.
 stopped_by() {
     signals=$1
     shift

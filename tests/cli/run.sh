@@ -26,7 +26,7 @@ esac
     exit 2
 }
 here=$(cd "$(dirname "$0")" && pwd)
-# A private folder in front of the path makes 'spctune' the one under test.
+# A private folder at the front of PATH makes 'spctune' the program under test.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Times are not part of the recorded output.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_finals.c - the end of a search: comparing those that may win, earlier
- * choices, budgets, candidates that a caller compares or chooses, and layers
- * that choose the layouts of their map together.
+ * test_finals.c - the end of a search: comparing candidates that may win,
+ * earlier choices, budgets, candidates that a caller compares or chooses, and
+ * layouts of a map that its layers choose together.
  */
 #include "harness/layer_harness.h"
 
@@ -20,11 +20,12 @@
 #define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
-/* A scene in other, near buckets. */
+/* A scene in different but near buckets. */
 #define NEIGHBOUR "gen:uniform,n=600,extent=15"
 
 /*
- * One for all tests, made before the first, so that kernels are compiled once.
+ * One database for all tests, made before the first, so that kernels are
+ * compiled once.
  */
 static char database[300];
 
@@ -151,7 +152,7 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
     ck_assert_int_lt(first.timed, 12);
     ck_assert_str_ne(first.winner, "");
     ck_assert_int_eq(count("choice"), 1);
-    /* Everything except the code of maps, which is not timed. */
+    /* Compares everything except the code of maps, which is not timed. */
     int64_t stored = count("trial WHERE samples > 0 OR status <> 'ok'");
     ck_assert_int_ge(stored, first.timed);
     options.budget_s = 0;
@@ -266,7 +267,7 @@ static int count_of(const seen *s, const char *template_name)
     return found;
 }
 
-/* `slow` is five times behind `hills`, on every scene. */
+/* `slow` takes five times as long as `hills` on every scene. */
 START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -283,14 +284,15 @@ START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
     ck_assert_int_lt(second.timed, first.timed);
     assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert_int_eq(third.timed, 0);
-    options.effort = SPC_EFFORT_NORMAL; /* a larger effort tries it */
+    options.effort = SPC_EFFORT_NORMAL; /* a larger effort tries the
+                                         * candidate */
     assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert_int_ge(count_of(&s, "slow "), 1);
     spc_ctx_free(ctx);
 }
 END_TEST
 
-/* Without listing the space: the trials show the choice. */
+/* Does not list the space, as the trials show the choice. */
 START_TEST(a_choice_that_is_there_is_found_without_the_space)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -306,7 +308,7 @@ START_TEST(a_choice_that_is_there_is_found_without_the_space)
     ck_assert_double_gt(first.winner_us, 0);
     ck_assert_int_eq(s.count, first.known);
     ck_assert_int_eq(first.candidates, first.known);
-    options.only = "slow"; /* for which it is no choice */
+    options.only = "slow"; /* the problem has no such choice */
     assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
     ck_assert(!second.was_there);
     ck_assert_str_ne(second.winner, first.winner);
@@ -320,7 +322,8 @@ END_TEST
     "choice JOIN trial ON trial.id = choice.trial "                            \
     "WHERE choice.reason LIKE '%in a network%' AND trial.config = "
 
-/* For the same problem: it is chosen even if it is slower, and stays. */
+/* For the same problem: the candidate is chosen even if it is slower, and stays
+ * the choice. */
 START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 {
     static const char wanted[] = "plain tile=128,step=2,order=gray";
@@ -338,8 +341,8 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
     ck_assert_int_eq(report.timed, 0);
     ck_assert_int_eq(count(CHOSEN "'tile=128,step=2,order=gray'"), 1);
     /*
-     * An interrupt does not stop it: a caller that restores a choice uses
-     * another flag.
+     * An interrupt does not stop the call, as a caller that restores a choice
+     * uses another flag.
      */
     static const int called_off = 1, never = 0;
     ctx->cancel = &called_off;
@@ -361,8 +364,8 @@ END_TEST
  */
 
 /*
- * Their rows are not sorted, and half of the candidates differ only in the
- * order.
+ * Rows of linear layers are not sorted, and half of the candidates differ only
+ * in the order.
  */
 START_TEST(row_orders_of_a_linear_layer_are_one)
 {
@@ -412,13 +415,13 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
         const char *takes[2];
         double gain;
     } rows[] = {
-        /* each its own, as both gain more than they cost */
+        /* each layer keeps its own order, as both gain more than they cost */
         {{50, 10, 40}, {50, 40, 10}, 1, 20, {"gray", "dense"}, 0},
         /* no order is worth its cost */
         {{15, 10, 11}, {15, 12, 10}, 1, 20, {"none", "none"}, 30},
-        /* a common one */
+        /* a common order */
         {{50, 10, 12}, {50, 40, 10}, 1, 20, {"dense", "dense"}, 18},
-        /* the first has so many steps that it decides */
+        /* the first layer has so many steps that it decides */
         {{50, 10, 12}, {50, 11, 10}, 9, 20, {"gray", "gray"}, 19},
         /* a free order is kept */
         {{50, 10, 12}, {50, 40, 10}, 1, 0, {"gray", "dense"}, 0},
@@ -508,7 +511,7 @@ START_TEST(a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster)
     } rows[] = {
         /* nothing is faster */
         {{.us = {{50, 50, 51}, {50, 55, 50}}, .most = 99}, {0, 0}, 0, 100},
-        /* the second rival of one, the first of the other */
+        /* the second rival of one layer, the first of the other */
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 99}, {2, 1}, 2, 85},
         /* less than the noise of replays */
         {{.us = {{50, 49.9, 50}, {50, 50, 50}}, .most = 99}, {0, 0}, 0, 100},
@@ -557,7 +560,8 @@ START_TEST(the_fastest_rivals_are_kept_and_one_is_put_first)
         ck_assert(rivals_add(&layer, name, us[i]));
     }
     rivals_put_first(&layer, "k12");
-    rivals_put_first(&layer, "k15");           /* is not among them */
+    rivals_put_first(&layer, "k15");           /* the kernel is not among
+                                                * them */
     ck_assert(!rivals_give_way(&layer, "k0")); /* no known kernel */
     ck_assert_int_eq(layer.count, RIVALS_MOST);
     for (int i = 0; i < RIVALS_MOST; i++)
@@ -731,8 +735,8 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 END_TEST
 
 /*
- * The last is the untuned one; all are defaults, and the second has the fewest
- * registers, so it wins ties.
+ * The last is the untuned kernel; all are defaults, and the second has the
+ * fewest registers, so it wins ties.
  */
 START_TEST(no_winner_is_slower_than_what_runs_untuned)
 {
@@ -747,7 +751,8 @@ START_TEST(no_winner_is_slower_than_what_runs_untuned)
         {{10, 10, 10}, {10, 10.03, 10.05}, 1, 10.05},
         {{10, 10, 10}, {10, 10.08, 10.05}, 0, 10.05},
         {{10, 10, 30}, {10, 10.08, 30}, 1, 30},
-        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* 9 at another moment */
+        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* time 9 at another
+                                                    * moment */
         {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not in the same rounds */
         {{10, 10.08, 10.05}, {0, 0, 0}, 0, 10.05},
         {{10, 10.03, 10.05}, {0, 0, 0}, 1, 10.05},

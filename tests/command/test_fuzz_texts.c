@@ -40,13 +40,13 @@ Suite *suite(void);
 
 enum { MOST_FILES = 64, MOST_BYTES = 1 << 16 };
 
-static double seconds; /* 0: the rounds of the table */
+static double seconds; /* 0: the number of rounds in the table */
 static char *names[MOST_FILES];
 static int name_count;
 static char input[400]; /* the changed input, for readers of files */
 static char database[400];
 
-/* ---- what the command's files need --------------------------------------- */
+/* ---- shared by the command's files --------------------------------------- */
 
 static const cli_option fuzz_options[] = {
     {'b', "budget", "TIME", CLI_TIME, 0, ""},
@@ -390,10 +390,10 @@ static spc_status read_packed(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* True for scenes that are made quickly. */
+/* True for scenes that can be generated quickly. */
 static bool is_small(const char *spec)
 {
-    enum { DIGITS = 2, TOO_MANY = 20 /* no number is this long */ };
+    enum { DIGITS = 2, TOO_MANY = 20 /* longer than any number */ };
 
     for (size_t digits; *spec != '\0'; spec += digits + (spec[digits] != 0)) {
         digits = strspn(spec, "0123456789");

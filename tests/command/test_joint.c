@@ -21,12 +21,13 @@ enum { LAYERS = 3, KERNELS = 4, NAME = 24 };
 
 /*
  * Kernels of a layer: the time of each alone and in the network, and the order
- * that it reads. Tuning the layer finds the first with the least time alone.
+ * that it reads. Tuning the layer finds the first kernel with the least time
+ * alone.
  */
 typedef struct kernel {
     const char *order; /* NULL: no kernel */
     double alone, in_network;
-    bool is_untimed; /* the database has no times of it */
+    bool is_untimed; /* the database has no times of the kernel */
 } kernel;
 
 typedef struct layer {
@@ -34,11 +35,11 @@ typedef struct layer {
     kernel kernels[KERNELS];
 } layer;
 
-/* Layers 0 and 1 read one map, layer 2 another. */
+/* Layers 0 and 1 read one map, layer 2 reads another. */
 typedef struct scene_of_action {
     layer layers[LAYERS];
     double price;         /* cost in a replay of an order that a layer reads */
-    double said;          /* the same, as the tuner measures it */
+    double said;          /* the same cost as measured by the tuner */
     double untuned_extra; /* added to replays of a plan without records */
     int want[LAYERS];     /* kernels expected at the end */
 } scene_of_action;
@@ -151,7 +152,7 @@ spc_status network_replay(network *n, double *us)
     return SPC_OK;
 }
 
-/* There is always time for another rival. */
+/* Time for another rival always remains. */
 double network_clock_ms(void)
 {
     return 0;
@@ -238,7 +239,7 @@ static int fastest_alone(const layer *a)
     return best;
 }
 
-/* As network_tune.c does with the reports of a tuning. */
+/* Does the same as network_tune.c with the reports of a tuning. */
 static void tune_layer_alone(int l)
 {
     const layer *a = &world.is->layers[l];
@@ -303,7 +304,7 @@ static spc_status confirm(const scene_of_action *is, int ends_at,
     {                                                                          \
         "dense", alone, in_network, false                                      \
     }
-/* A layer whose first kernel is what it has and keeps. */
+/* A layer that has its first kernel and keeps it. */
 #define PLAIN(map)                                                             \
     {                                                                          \
         map, 0,                                                                \

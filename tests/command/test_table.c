@@ -92,7 +92,7 @@ START_TEST(a_file_gets_every_column_in_one_line_a_row)
 }
 END_TEST
 
-/* Wrapping is preferred, then --file goes, then -device. */
+/* Wrapping is preferred; then --file is left out, then -device. */
 START_TEST(the_least_important_columns_are_left_out_first)
 {
     static const struct {

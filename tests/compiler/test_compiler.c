@@ -80,7 +80,7 @@ static spc__template *find(spc__library *library, const char *name)
     return tpl;
 }
 
-/* The cancel flag of libraries from open_text. */
+/* The cancel flag of libraries that open_text() opens. */
 static volatile int stop;
 static const volatile int *const stopper = &stop;
 
@@ -1264,7 +1264,7 @@ START_TEST(without_nvrtc_the_error_names_the_path)
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
     assert_says("SPC_NVRTC sets to '/nonexistent'");
     ck_assert(compiler == NULL);
-    setenv("SPC_NVRTC", "libm.so.6", 1); /* a library, but another one */
+    setenv("SPC_NVRTC", "libm.so.6", 1); /* another library */
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
     assert_says("nvrtcVersion");
     restore("SPC_NVRTC");

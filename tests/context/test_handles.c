@@ -141,7 +141,7 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
         ck_assert_mem_eq(packed[i], alone, bytes[i]);
         spc_memory_free(ctx, alone);
     }
-    /* One that is wrong: it is named, and none is written. */
+    /* One plan is wrong: the error names it, and no weights are written. */
     memset(packed[0], 0x33, bytes[0]);
     memset(alone = malloc(bytes[0]), 0x33, bytes[0]);
     from[1] = (const char *)weights + 1;

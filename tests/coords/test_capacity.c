@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_capacity.c - reserved sets whose capacity changes with every scene: maps
- * and layers are those of sets of exactly that size, no memory is allocated,
- * and what is stale is refused.
+ * and layers equal those of sets of exactly that size, no memory is allocated,
+ * and stale objects are refused.
  *
  *     test_capacity [sim|cpu|cuda]
  */
@@ -42,7 +42,7 @@ static void make_maps(layer *l)
         assert_ok(l->ctx, spc_map_create_inverse(&l->back, l->out, l->in, g));
 }
 
-/* Nothing is filled yet. */
+/* No set or map is filled yet. */
 static void open_layer(layer *l, spc_ctx *ctx, const char *text, int capacity,
                        int64_t outputs)
 {
@@ -210,7 +210,7 @@ static const char *const layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-/* Below and above the unit of padding, empty, and all of it. */
+/* Sizes below and above the unit of padding, empty, and the whole capacity. */
 static const int scenes[] = {300, 1700, 0, 768, 1, 769, RESERVED, 40};
 
 static spc_ctx *open_hooked(const char *device, counting_hook *hook)
@@ -317,7 +317,7 @@ START_TEST(a_scene_allocates_nothing)
 }
 END_TEST
 
-/* ---- what is stale, and what is refused ---------------------------------- */
+/* ---- stale and refused objects ---------------------------------- */
 
 #define refuses(call, status, words)                                           \
     do {                                                                       \
@@ -378,7 +378,7 @@ START_TEST(what_has_another_capacity_is_filled_again)
 }
 END_TEST
 
-/* A check that came before speaks of other voxels. */
+/* An earlier check is about other voxels. */
 START_TEST(a_set_that_its_map_fills_must_be_checked_again)
 {
     spc_ctx *ctx = open_hooked(device_of(_i), NULL);
@@ -398,7 +398,7 @@ START_TEST(a_set_that_its_map_fills_must_be_checked_again)
     refuses(spc_map_update(l.map, NULL, NULL, 0, NULL), SPC_ESTATE,
             "call spc_coords_update first");
 
-    /* With a check in between the voxels stay where they fit. */
+    /* With a check in between, voxels stay valid if they fit. */
     assert_ok(ctx, spc_coords_set_capacity(l.in, RESERVED));
     assert_ok(ctx, spc_map_update(l.map, second, NULL, many.count, NULL));
     assert_ok(ctx, spc_coords_check(l.in, NULL));

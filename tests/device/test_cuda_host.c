@@ -430,7 +430,7 @@ static const struct {
     {FAKE_DevicePrimaryCtxRetain, FAKE_INVALID_DEVICE, SPC_EDEVICE,
      "CUDA_ERROR_INVALID_DEVICE"},
     {FAKE_DevicePrimaryCtxRetain, FAKE_NO_DEVICE, SPC_EDEVICE,
-     "CUDA_ERROR_NO_DEVICE"}, /* it was counted */
+     "CUDA_ERROR_NO_DEVICE"}, /* the device was counted */
     {FAKE_CtxGetCurrent, FAKE_UNAVAILABLE, SPC_EDEVICE,
      "CUDA_ERROR_DEVICE_UNAVAILABLE"},
     {FAKE_DeviceGet, FAKE_ECC_UNCORRECTABLE, SPC_EDEVICE,
@@ -446,7 +446,7 @@ static const struct {
      "CUDA_ERROR_SYSTEM_NOT_READY (802): system not yet initialized"},
     {FAKE_Init, FAKE_DRIVER_MISMATCH, SPC_EDEVICE,
      "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported"},
-    {FAKE_Init, 35 /* insufficient driver */, SPC_EDEVICE, "(35)"},
+    {FAKE_Init, 35 /* the driver is too old */, SPC_EDEVICE, "(35)"},
 };
 
 /* Other programs may use the GPU's memory. The processor must not silently
@@ -994,7 +994,7 @@ START_TEST(freeing_waits_unless_the_hook_is_ordered)
 }
 END_TEST
 
-/* Each time another allocation fails; the next try of its step succeeds. */
+/* Each time another allocation fails; the next try of the step succeeds. */
 START_TEST(all_memory_comes_from_the_hook_and_goes_back_to_it)
 {
     int number = 0, calls = 0;

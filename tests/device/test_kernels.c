@@ -133,7 +133,7 @@ static void launch_over(const trial *t, const harness_kernel *kernel,
     free(memory);
 }
 
-/* In each order of the rows; with capacity for no, few and many more rows. */
+/* Runs each row order, with capacity for no, few and many more rows. */
 static void check_candidate(const trial *t)
 {
     static const struct {
@@ -170,7 +170,7 @@ static void check_candidate(const trial *t)
 
 typedef struct layer {
     const char *text;
-    int rows, extent; /* of the inputs' set; extent 0: a random table */
+    int rows, extent; /* extent of the inputs' set; 0: a random table */
 } layer;
 
 static const layer layers[] = {
@@ -196,7 +196,7 @@ static const layer layers[] = {
     {"conv,cin=16,cout=16,k=5,rule=floor", 150, 0},
     {"conv,cin=8,cout=32,k=7,rule=floor", 90, 0},
     {"conv,cin=4,cout=8,k=7,rule=floor,dtype=f32,bias=1", 90, 0},
-    /* No rows; one row; no inputs. */
+    /* Layers with no rows, one row, and no inputs. */
     {"conv,cin=32,cout=32,k=3,rule=floor", -1, 0},
     {"conv,cin=32,cout=32,k=2,stride=2,rule=floor,bias=1", 1, 2},
     {"conv,cin=32,cout=32,k=3,rule=floor,bias=1", -2, 0},

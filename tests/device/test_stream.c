@@ -51,8 +51,8 @@ typedef struct table {
     spc_map_view view; /* has capacity for more tiles than exist */
     int tiles;
     int *cost; /* steps of the t-th tile in the order; falling */
-    int *rank; /* of a tile in the order */
-    int steps; /* of all tiles */
+    int *rank; /* rank of each tile in the order */
+    int steps; /* steps of all tiles */
 } table;
 
 static void *allocate(size_t count, size_t bytes)

@@ -9,9 +9,9 @@
 
 #include "harness/onnx_harness.h"
 
-/* How a layer has its bias and its activation. */
+/* The form of a layer's bias and activation. */
 typedef enum autoware_style {
-    AUTOWARE_FUSED, /* in the node */
+    AUTOWARE_FUSED, /* attributes of the node */
     AUTOWARE_NODES, /* Add and Relu */
     AUTOWARE_NORM,  /* a BatchNormalization that is the bias, and Relu */
     AUTOWARE_INT8,  /* ImplicitGemmInt8 */
@@ -32,7 +32,7 @@ typedef struct autoware_writer {
 
 /* ---- pieces -------------------------------------------------------------- */
 
-/* A node from names with commas between them. */
+/* Adds a node from names that commas separate. */
 static inline void aw_begin(spc__buf *node, autoware_writer *w,
                             const char *domain, const char *type,
                             const char *inputs, const char *outputs)
@@ -330,7 +330,7 @@ static inline void aw_dense(autoware_writer *w, const spc__net_node *n)
     char inputs[200];
     spc__buf node;
 
-    aw_plain(w, "Shape", rows, "rows_shape"); /* looks at the shape alone */
+    aw_plain(w, "Shape", rows, "rows_shape"); /* reads only the shape */
     snprintf(inputs, sizeof(inputs), "%s,rows_shape", rows);
     aw_plain(w, "Reshape", inputs, "updates");
     aw_plain(w, "Cast", coords, "places");
@@ -384,7 +384,7 @@ static inline void autoware_finish(spc__buf *out, autoware_writer *w)
     pb_text(&opset, 1, "autoware");
     pb_int(&opset, 2, w->version != 0 ? w->version : 1);
     pb_message(out, 8, &opset);
-    /* Last, so that no shorter file is whole. */
+    /* Written last, so that a truncated file is never valid. */
     pb_message(out, 7, &w->body);
 }
 

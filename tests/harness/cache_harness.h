@@ -270,7 +270,7 @@ static inline spc_status end_network(void *payload, spc_error *e)
     return SPC_OK;
 }
 
-/* Whether a network was read. */
+/* True if a network was read. */
 static inline bool ask_network(spc__cache *cache, char *how)
 {
     spc__network_reader reader = {begin_network, check_part, end_network, how};
@@ -290,7 +290,7 @@ static inline spc_status append_text(const char *text, size_t bytes,
     return SPC_OK;
 }
 
-/* All of a file as text, owned by the caller. */
+/* Returns the whole file as text, which the caller owns. */
 static inline char *text_of(const char *name)
 {
     spc__cache *cache = open_user(name);

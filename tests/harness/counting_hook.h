@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* counting_hook.h - for tests: a memory hook that counts what it gives. */
+/* counting_hook.h - for tests: a memory hook that counts its allocations. */
 #ifndef SPC_TESTS_COUNTING_HOOK_H
 #define SPC_TESTS_COUNTING_HOOK_H
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 typedef struct counting_hook {
-    int calls;  /* of alloc */
-    int fail;   /* the number of the call that gets nothing; 0: none */
+    int calls;  /* calls of alloc */
+    int fail;   /* number of the call that fails; 0: none */
     int skewed; /* bytes by which every block misses its alignment */
     int live;   /* blocks in use */
     size_t live_bytes;
@@ -44,7 +44,7 @@ static inline void counting_free(void *memory, size_t bytes, void *stream,
     free((char *)memory - hook->skewed);
 }
 
-/* Every block went back, each with its size. */
+/* Checks that every block was freed with its size. */
 static inline void assert_hook_is_empty(const counting_hook *hook)
 {
     ck_assert_int_eq(hook->live, 0);

@@ -18,12 +18,13 @@
 #include <unistd.h>
 
 typedef enum disk_fault {
-    DISK_STAYS_FULL, /* from that write on */
+    DISK_STAYS_FULL, /* all writes from that one on fail */
     DISK_IS_FULL_ONCE,
-    DISK_TAKES_HALF /* half of that write, then nothing */
+    DISK_TAKES_HALF /* half of that write succeeds, then nothing */
 } disk_fault;
 
-static long writes_left; /* until the one that fails; 0: none fails */
+static long writes_left; /* number of writes up to the one that fails; 0: none
+                          * fails */
 static long writes_seen; /* since counting started */
 static bool disk_is_full;
 static disk_fault disk_fails_so;

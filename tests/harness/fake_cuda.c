@@ -34,7 +34,7 @@ typedef enum kind {
     EVENT,
     GRAPH,
     GRAPH_EXEC,
-    FUNCTION /* of a module */
+    FUNCTION /* a function of a module */
 } kind;
 
 /* Every handle except memory is the address of one of these. */

@@ -55,8 +55,8 @@ typedef struct fake_launch {
     CUstream stream;
     bool pdl, cooperative;
     unsigned cluster;
-    bool captured; /* into a graph, without being run: */
-    size_t node;   /* its number in the graph, and its predecessors */
+    bool captured; /* recorded into a graph, not run */
+    size_t node;   /* number in the graph; `after` has its predecessors */
     size_t after[FAKE_OPEN];
     int after_count;
     int unwaited; /* work on the default stream, if this is on another */
@@ -89,7 +89,7 @@ typedef struct fake_cuda {
     double launch_us;      /* duration of a launch, by the events' clock */
     bool hangs;            /* no event ever completes */
     int stats[FAKE_STATS]; /* results of building a set */
-    int pairs;             /* and of a map */
+    int pairs;             /* results of building a map */
     /*
      * The call with this number (from 1) fails, or every call of a kind; 0 and
      * -1 mean no failure. Calls that free or end something have their effect
@@ -105,16 +105,17 @@ typedef struct fake_cuda {
     int retained;     /* reference count of primary contexts */
     int reclaimed;    /* objects that were freed only by their context's end */
     int pending;      /* work on the default stream that was not waited for */
-    size_t bytes_set; /* by all memory fills */
+    size_t bytes_set; /* bytes of all memory fills */
     int copies;       /* from device to device */
     int launches;     /* the last of them are in launch[] */
     fake_launch launch[FAKE_LAUNCHES];
     CUstream replayed; /* the stream of the last graph launch */
 
     /* ---- actions of a host application ---- */
-    CUcontext (*context_create)(int device); /* and makes it current */
+    CUcontext (*context_create)(int device); /* creates a context and makes it
+                                              * current */
     void (*context_destroy)(CUcontext context);
-    int (*context_depth)(void); /* of the calling thread's stack */
+    int (*context_depth)(void); /* contexts on the calling thread's stack */
 } fake_cuda;
 
 /*

@@ -236,7 +236,7 @@ enum { ONNX_SETS = 32, ONNX_TENSORS = 512 };
 
 /* How layers name their rulebooks. */
 typedef enum onnx_keys {
-    KEYS_RIGHT, /* shared as in spconv */
+    KEYS_RIGHT, /* shared, as in spconv */
     KEYS_NONE,  /* not named, or named "" */
     KEYS_EACH,  /* a different one for each layer, as if nothing were shared */
     KEYS_ONE    /* one for all layers, as if everything were shared */
@@ -245,9 +245,10 @@ typedef enum onnx_keys {
 typedef struct onnx_writer {
     onnx_graph graph;
     const spc_net *net;
-    const char *axes;            /* those of the file: "zyx" */
+    const char *axes;            /* the axes of the file: "zyx" */
     int shape[ONNX_SETS][3];     /* x, y, z */
-    int tensor_of[ONNX_TENSORS]; /* the file's number of a tensor of the net */
+    int tensor_of[ONNX_TENSORS]; /* number in the file of each tensor of the
+                                  * network */
     bool int8;
     onnx_keys keys;
 } onnx_writer;

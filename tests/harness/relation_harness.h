@@ -33,7 +33,7 @@ enum { BOX = 64, BOX_FIRST = -16 };
 typedef struct points {
     int count;
     int (*at)[3];
-    int *row_of; /* by cell of the box, or -1 */
+    int *row_of; /* row of each cell of the box, or -1 */
 } points;
 
 static inline int cell_in_box(const int at[3])

@@ -19,7 +19,7 @@
 static const char *const devices[] = {"cpu", "sim"};
 enum { DEVICES = 2, MOST = 200 };
 
-/* The i-th device of those that every machine has, if no device is named. */
+/* Returns the i-th device that every machine has, unless a device is named. */
 static inline const char *device_of(int i, int count)
 {
     return suite_device != NULL ? suite_device : devices[i / count % DEVICES];
@@ -61,7 +61,7 @@ typedef struct layer {
     spc_ctx *ctx;
     spc_conv conv;
     spc_map *map;
-    const float *bias; /* [cout] on the host, if the layer has one */
+    const float *bias; /* bias [cout] on the host, if the layer has a bias */
     int64_t rows_in, rows_out;
 } layer;
 
