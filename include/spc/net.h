@@ -205,7 +205,7 @@ SPC_API spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
  * The outputs of GLOBAL have a row for each batch element. Linear layers,
  * operators that process each row separately, and MULTIPLY can read such rows:
  * a squeeze-and-excitation block is GLOBAL, two linear layers, and MULTIPLY.
- * SPC_EINVAL names the layer and what is wrong; SPC_ENOMEM. */
+ * SPC_EINVAL names the layer and the error; SPC_ENOMEM. */
 SPC_API spc_status spc_net_add_feature(spc_tensor *out, spc_net *net,
                                        const char *name,
                                        const spc_feature *feature,

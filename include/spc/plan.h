@@ -216,7 +216,8 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 SPC_API spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
                                           const spc_conv *conv, int64_t rows,
                                           unsigned flags);
-/* Returns the workspace for `rows` rows; 0 if a plan cannot run on so many. */
+/* Returns the workspace for `rows` rows; 0 if a plan cannot run on this number
+ * of rows. */
 SPC_API size_t spc_plan_workspace_bytes_linear(const spc_plan *plan,
                                                int64_t rows);
 /* Runs a linear layer like spc_plan_execute, on at most `rows` rows. The number

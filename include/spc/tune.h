@@ -196,7 +196,7 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
 /*
  * Background mode: a thread of the context prepares better kernels for plans
  * while they run. A plan made with SPC_PLAN_BACKGROUND uses a kernel that the
- * database has compiled; only if there is none, the call waits for a default
+ * database has compiled; without such a kernel, the call waits for a default
  * kernel. The thread compiles, and tunes if requested, until a record of
  * exactly this problem exists. Once it is stored, spc_plan_is_outdated returns
  * true, and another spc_plan_create finds it in some microseconds. Weights are

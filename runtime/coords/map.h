@@ -115,8 +115,8 @@ spc_status spc__map_build(spc_map *map, const struct spc__source *source,
 spc_status spc__inspect(spc_coords *const *sets, int set_count,
                         spc_map *const *maps, int64_t *pairs, int map_count,
                         void *stream, spc_error *error);
-/* The errors of its sets that were read last; with none, the map has so many
- * pairs. */
+/* Reports the last errors read from its sets; without errors, stores this
+ * number of pairs in the map. */
 spc_status spc__map_verdict(spc_map *map, int64_t pairs, const int32_t *host,
                             spc_error *error);
 /* Reads back the results of an update: errors, and the number of pairs. */

@@ -138,7 +138,7 @@ static spc_status inspect_all(spc_map *const *maps, int count, int64_t *pairs,
     return spc__inspect(sets, set_count, read, pairs, map_count, stream, error);
 }
 
-/* Its pairs have been read, if it is none of points. */
+/* Called after the pairs were read, unless it is a map of points. */
 static spc_status judge(spc_map *map, const int64_t **pairs, void *stream)
 {
     spc_error error = {0};

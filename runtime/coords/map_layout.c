@@ -397,7 +397,7 @@ int64_t spc__map_pair_capacity(const spc_map *map)
                : (int64_t)pair_capacity(map, map->to->rows_padded);
 }
 
-/* A quarter more, so that most scenes that follow fit, too. */
+/* Adds a quarter, so that most later scenes also fit. */
 static size_t fitting_entries(const spc_map *map)
 {
     size_t most = pair_capacity(map, map->to->reserved_padded);

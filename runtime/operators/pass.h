@@ -11,8 +11,8 @@
 extern const char *const spc__pass_names[]; /* indexed by spc_pass; ends with
                                                NULL */
 
-/* Mirrors a list, or the box around its centre. A list that is mirrored lies in
- * `room`; spc__geometry_keep makes it last. */
+/* Mirrors a list, or the box around its centre. A mirrored list is written to
+ * `room`; spc__geometry_keep makes a permanent copy. */
 void spc__geometry_mirror(spc_geometry *geometry,
                           int16_t room[SPC__LIST_NUMBERS]);
 

@@ -296,7 +296,8 @@ SPC_DEVICE index_steps steps_of(const spc_index_args *args)
     return steps;
 }
 
-/* The key of a run's first offset, seen from a row's own. */
+/* The difference between the key at a run's first offset and the row's own
+ * key. */
 SPC_DEVICE map_key run_key(const spc_index_args *args, const index_steps *steps,
                            int run)
 {

@@ -67,8 +67,8 @@ SPC_DEVICE void leave(const spc_conv_args *args, long long at, float sum)
 % end
 }
 
-/* The start of the block's part of `count` items. The start of the next part is
- * its end. */
+/* Returns the start of the block's part of `count` items. The part ends at the
+ * start of the next part. */
 SPC_DEVICE int part_of(int count, int part)
 {
     /* In 64 bits, as the product may be more than 2^31. */

@@ -49,7 +49,7 @@ typedef struct reader {
     const spc_net_like *like; /* NULL: read only the file */
     int channels;             /* width of the input, by its weights; 0: as in
                                  the file */
-    bool has_grid;            /* the file states one */
+    bool has_grid;            /* true if the file states a grid */
     spc__buf texts[FILES_MOST]; /* texts of files; freed here, as Lua errors
                                  * skip other cleanup */
     int text_count;
