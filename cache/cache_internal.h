@@ -387,9 +387,9 @@ spc_status spc__layer_end(spc__layer *layer, spc_status status,
     "t.samples, t.error, t.verified, t.compile_ms"
 enum { SPC__KEY_WIDTH = 4, SPC__TRIAL_WIDTH = 15 };
 
-/* Writes the texts of a key into the cache's scratch buffers. The others write
- * the texts of its family and features, of a trial, and of code, which only
- * some statements need. */
+/* Writes the texts of a key into the cache's scratch buffers. Further functions
+ * write the texts of its family and features, of a trial, and of code, which
+ * only some statements need. */
 spc_status spc__cache_key_text(spc__cache *cache, const spc__problem_key *key,
                                spc_error *error);
 spc_status spc__cache_family_text(spc__cache *cache,

@@ -178,7 +178,7 @@ fi
 mkdir -p build/tmp
 TMPDIR=$PWD/build/tmp
 export TMPDIR
-# Kernels that one test has had compiled, for the others: see tests/once/cc.
+# Compiled kernels that tests share: see tests/once/cc.
 SPC_TEST_CODE=$PWD/build/code
 rm -rf "$SPC_TEST_CODE"
 mkdir -p "$SPC_TEST_CODE"

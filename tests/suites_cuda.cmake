@@ -40,7 +40,7 @@ target_link_libraries(fake_cuda PRIVATE Threads::Threads)
 # LeakSanitizer of GCC 12 takes what lies before some blocks of thread-local
 # memory for a header, and ends by a signal; memory in the static block has none.
 target_compile_options(fake_cuda PRIVATE -ftls-model=initial-exec)
-# The library of this machine is none of the double's.
+# The libraries of this machine do not work with the double.
 set_property(TEST cuda_host frames APPEND PROPERTY
   ENVIRONMENT "SPC_CUBLASLT=/nonexistent")
 set_property(TEST cublas cuda_host frames APPEND PROPERTY

@@ -20,7 +20,7 @@ spc_import_suite(weights)
 spc_import_suite(import_arguments)
 spc_import_suite(kernel_form)
 spc_import_suite(net_weights)
-# What networks of other engines rely on, by those engines' words.
+# Conventions of other engines, by their own definitions.
 spc_import_suite(conventions)
 spc_gpu_suite(conventions)
 # Mutations of the files of tests/corpus.

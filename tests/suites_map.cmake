@@ -20,7 +20,7 @@ target_link_libraries(bench_points PRIVATE spc_internal)
 spc_suite(coords)
 spc_gpu_suite(coords)
 
-# What updates ask of the host on the cpu device: no memory and no threads.
+# Updates on the cpu device allocate no memory and start no threads.
 spc_suite(updates)
 spc_watch_allocations(test_updates)
 

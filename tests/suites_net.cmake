@@ -40,7 +40,7 @@ endforeach()
 spc_suite(net_store)
 spc_watch_allocations(test_net_store)
 
-# What a host application writes down to be tuned on.
+# Recording layers and scenes of a host application for tuning.
 spc_suite(capture)
 # Networks that learn.
 spc_suite(train)

@@ -9,7 +9,8 @@ target_compile_definitions(test_header PRIVATE
 spc_suite(lookup)
 spc_suite(shipped)
 spc_suite(runtime)
-# What plans remember about maps; the execute path is watched for allocations.
+# Data that plans keep about maps; the test counts allocations of the execute
+# path.
 spc_suite(binding)
 spc_watch_allocations(test_binding)
 spc_threaded(binding)
@@ -49,7 +50,7 @@ spc_suite(large)
 spc_gpu_suite(large)
 set_tests_properties(large_gpu PROPERTIES LABELS gpu-large)
 
-# The words of all operators, and that their examples run.
+# Tests the words of all operators, and runs their examples.
 spc_suite(words)
 target_sources(test_words PRIVATE ../tuner/command/verify/matrix.c)
 
@@ -58,7 +59,7 @@ spc_suite(offset_store)
 spc_watch_allocations(test_offset_store)
 spc_threaded(offset_store)
 
-# What convolutions are beyond their sums.
+# Properties of convolutions other than their sums.
 spc_suite(properties)
 spc_gpu_suite(properties)
 

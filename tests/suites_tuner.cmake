@@ -61,8 +61,8 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt CONTENT "${cli_
 add_test(NAME touched COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/touched_test.sh
   ${CMAKE_CURRENT_BINARY_DIR}/programs.txt ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt)
 
-# The programs of the documents, as they stand there. Those without a file name
-# run by themselves; the others are run by guide.sh.
+# The unchanged programs of the documents. Programs without a file name run by
+# themselves; guide.sh runs the others.
 file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md
   ${PROJECT_SOURCE_DIR}/docs/*.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pages})
@@ -113,7 +113,7 @@ if(doc_count LESS 2)
   message(FATAL_ERROR "The documents have ${doc_count} programs, not two")
 endif()
 
-# Whoever names a database learns why it cannot be opened.
+# A named database that cannot be opened is reported with the reason.
 add_test(NAME jit_layer_database COMMAND jit_layer -d cpu
   --database ${PROJECT_SOURCE_DIR}/README.md)
 set_tests_properties(jit_layer_database PROPERTIES

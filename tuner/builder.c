@@ -235,7 +235,7 @@ static void fail(spc__builder *builder, spc__entry *entry,
     give_back(builder, entry);
 }
 
-/* Handles code that exists. */
+/* Handles a candidate whose code exists. */
 static void check_resources(spc__builder *builder, spc__entry *entry)
 {
     char why[192];

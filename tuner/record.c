@@ -181,7 +181,7 @@ static void settle(spc__entry *entry, int scenes)
  * without naming a line of the template may have been short of disk or memory,
  * or killed; older versions noted a process that was short of memory as a
  * fault. A timeout is lasting after a second run has repeated it. Older
- * versions took a time for evidence of a wrong result.
+ * versions treated a time below the floor as a wrong result.
  */
 static bool is_lasting(const spc__trial *trial)
 {

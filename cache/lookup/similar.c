@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More kinds of layers than any network has. Beyond it, all sets are
- * dropped. */
+/* Exceeds the number of kinds of layers in any network. If there are more, all
+ * sets are dropped. */
 enum { MOST_SETS = 16 };
 
 enum { SEAL = SPC__SHA256_HEX - 1 };

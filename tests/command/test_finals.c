@@ -515,7 +515,7 @@ START_TEST(a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster)
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 99}, {2, 1}, 2, 85},
         /* less than the noise of replays */
         {{.us = {{50, 49.9, 50}, {50, 50, 50}}, .most = 99}, {0, 0}, 0, 100},
-        /* fast by chance the first time */
+        /* the first timing was fast by chance */
         {{.us = {{50, 50, 50}, {50, 50, 50}}, .first_by = -20, .most = 99},
          {0, 0},
          0,

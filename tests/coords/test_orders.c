@@ -91,8 +91,8 @@ static int levels_left_out(const promise *p)
 }
 
 /* Of two voxels of a batch element, find the highest bit in which they differ
- * on any axis (x before y before z for the same bit). The voxel with a 0 there
- * is first. */
+ * on any axis (x before y before z for the same bit). The voxel that has a 0 at
+ * this bit is first. */
 static bool morton_is_before(const promise *p, int a, int b)
 {
     uint32_t most = 0;

@@ -578,7 +578,7 @@ START_TEST(a_network_like_another_has_its_own_widths_and_grid)
     assert_ok(spc_net_load_like(&second, path, SPC_F32, &like, &error));
     spc_net_describe(&info, second);
     ck_assert_int_eq(info.input->channels, 6);
-    /* One more along z than the grid has, as in the file. */
+    /* The shape has one more voxel along z than the grid, as in the file. */
     ck_assert_mem_eq(info.input->shape, shape, sizeof(shape));
     ck_assert_double_eq(info.input->voxel[2], 0.25);
     ck_assert_double_eq(info.input->low[1], -8);

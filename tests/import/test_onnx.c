@@ -470,7 +470,7 @@ START_TEST(a_file_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole networks in f32, of which one runs. Networks in Lua multiply by the
+/* Whole networks in f32; one of them runs. Networks in Lua multiply by the
  * scales of normalisations, which are 1, and kernels may add in another order,
  * so rounding differs. */
 START_TEST(a_whole_network_computes_what_its_file_does)
@@ -1474,7 +1474,7 @@ END_TEST
 
 /* ---- Autoware's, spoiled ------------------------------------------------- */
 
-/* One layer by hand: its nodes, of which one part is spoiled. */
+/* Builds one layer by hand and damages one part of its nodes. */
 typedef struct spoiled_layer {
     const char *pairs_in, *gemm_in, *behind, *behind_in, *said;
     int subm, is_subm, act_type, version, shape[3];

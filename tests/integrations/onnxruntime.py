@@ -189,7 +189,7 @@ def refusals():
         "f16", 1, network="small_f32").run(None, {
             "features": features.astype(np.float16), "coordinates": coords,
             "count": np.array([10], np.int32)}))
-    run()  # after all that it works
+    run()  # the session still works
 
 
 with tempfile.TemporaryDirectory() as work:

@@ -206,7 +206,7 @@ for dtype in f32 f16; do
     grep -q "1 of its points are not finite" "$work/out"
 done
 
-# What cannot run is said before the first message.
+# A network that cannot run is reported before the first message.
 refused() {
     env "$@" "$node" >"$work/out" && { echo "FAILED: $*"; exit 1; }
     cat "$work/out"

@@ -12,7 +12,7 @@ sources=$1 spctune=$2 plugin=$3 host=$4 device=${5:-cpu}
 }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# What embeds its database writes no file that stays.
+# An engine that embeds its database leaves no file.
 mkdir "$work/tmp"
 export TMPDIR="$work/tmp"
 export SPC_DATABASE="$work/trt.db" SPC_SHIPPED=

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensorrt_host.cpp - stands for TensorRT: opens the library of the plugin,
+ * tensorrt_host.cpp - imitates TensorRT: opens the library of the plugin,
  * builds a layer, writes it as an engine would, reads that back, attaches it to
  * two contexts, and enqueues frames. Each output is compared with libspc's own.
  *
@@ -164,7 +164,8 @@ template <class T> static T *part(IPluginV3 *plugin, PluginCapabilityType type)
 
 /* ---- the device ---------------------------------------------------------- */
 
-/* What is measured needs events and graphs of the driver, by its own names. */
+/* The measurements need the driver's events and graphs, under the driver's
+ * names. */
 struct driver {
     template <class F> F *find(const char *name) const
     {
@@ -335,7 +336,8 @@ struct host {
     int outputs = 0;
 };
 
-/* As the builder does: types, formats, shapes, and then the engine's bytes. */
+/* Does the same as the builder: types, formats, shapes, and then the engine's
+ * bytes. */
 void host::build()
 {
     auto plugin = make(given, TensorRTPhase::kBUILD);

@@ -151,7 +151,8 @@ START_TEST(points_that_are_not_finite_are_dropped)
         float out[POINTS][COLUMNS];
         spc_pointcloud2_counts counts;
 
-        /* In the first row, in any of the four fields that are read. */
+        /* The bad number is in the first row, in any of the four fields that
+         * are read. */
         store(m.data + m.cloud.point_step + m.fields[i / 4].offset, FLOAT64,
               bad[i % 4], false);
         ck_assert_int_eq(read_message(out[0], &counts, &m, POINTS), SPC_OK);

@@ -85,7 +85,7 @@ START_TEST(what_must_be_moved_is_counted_once)
      * centre. */
     f = floor_of("subm,cin=16,cout=32", 1000, 27000, &device);
     ck_assert_double_eq(f.read_bytes, 32000 + 27648 + 4 * 26 * 1000);
-    /* Only what is used counts: half of the inputs, two offsets. */
+    /* Only used data count: half of the inputs, two offsets. */
     spc_conv conv =
         layer_of("conv,cin=16,cout=32,k=2,stride=2,rule=floor,bias=1");
     spc__work work = {&conv, 500, 200, 500, 2};
@@ -632,7 +632,7 @@ static void add_all(TCase *t)
                         MEASURED);
 }
 
-/* From the command line: nothing, "nvrtc", or a device. */
+/* The argument of the program: none, "nvrtc", or a device. */
 int main(int argc, char **argv)
 {
     enum { SKIPPED = 77 };

@@ -529,7 +529,7 @@ static char database[300]; /* keeps compiled code only */
 /* The final result for each fault. */
 typedef struct verdict {
     char status[16], note[200];
-    bool may_win; /* it was near the best after all were timed */
+    bool may_win; /* the candidate was near the best after all were timed */
 } verdict;
 
 typedef struct verdicts {

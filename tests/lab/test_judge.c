@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One fp16 element: what is expected, the result, and the error. */
+/* One fp16 element: the expected value, the result, and the error. */
 static const struct {
     double reference;
     float tolerance; /* negative: none */

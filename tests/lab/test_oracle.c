@@ -82,7 +82,7 @@ static void layer_free(layer *l)
     free(l->magnitude);
 }
 
-/* One output by the definition, with the sum in double or in float. */
+/* Computes one output by the definition, with the sum in double or in float. */
 static double define(const layer *l, int64_t row, int co, bool in_float,
                      double *magnitude, int64_t *terms)
 {

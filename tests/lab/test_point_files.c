@@ -281,7 +281,7 @@ static void put_pcd(spc__buf *out, const struct pcd_case *c)
     }
 }
 
-/* As the LAS specification 1.4 has them. */
+/* The layout follows the LAS specification 1.4. */
 static const int record_bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
 static void set(spc__buf *file, size_t at, spc__cell type, double value)

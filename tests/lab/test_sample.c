@@ -65,7 +65,7 @@ static float multiply(const way *how, float x, float w)
     return xl * wl + xl * to_tf32(w - wl) + to_tf32(x - xl) * wl;
 }
 
-/* One output of `n` products, as stored. */
+/* Returns one output of `n` products in the stored type. */
 static float dot(const spc_conv *conv, const float *in, const float *weights,
                  int n, const way *how)
 {

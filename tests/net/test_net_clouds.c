@@ -88,7 +88,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
 }
 END_TEST
 
-/* As floats, with a separate array of batch elements. */
+/* Passes the points as floats, with a separate array of batch elements. */
 static void give_floats(harness *r, const spc_scene *scene, void **points,
                         void **batch)
 {

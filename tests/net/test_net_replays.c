@@ -16,7 +16,7 @@ static const int sizes[] = {10803, 30552, 68831, 91090, 135306};
 static const int small_sizes[] = {1, 17, 90, 220, 300};
 enum { SCENES = LENGTH(sizes) };
 
-/* Each is a case of its own, so that they can run in parallel. */
+/* Each network is a separate case, so that they can run in parallel. */
 static const char *const networks[] = {
     "resn21",      "centerpoint", "voxelnext", "second",
     "minkunet34c", "resnl",       "unet42",

@@ -213,7 +213,7 @@ static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
     ck_assert_mem_eq(a->high, b->high, sizeof(a->high));
 }
 
-/* Without the weights. */
+/* The size without the weights. */
 static void compare_nets(const spc_net *a, const spc_net *b)
 {
     ck_assert_str_eq(a->name, b->name);

@@ -1,5 +1,5 @@
--- What networks in use need beyond convolutions, normalisations and sums: the
--- operators of VoxelNeXt, UNetV2, LargeKernel3D, PTv3, TRELLIS, TRELLIS.2,
+-- Operators of real networks other than convolutions, normalisations and sums:
+-- the operators of VoxelNeXt, UNetV2, LargeKernel3D, PTv3, TRELLIS, TRELLIS.2,
 -- TripoSF and MinkowskiEngine's completion, each once, with few channels.
 network "operators"
 local x = input {channels = 8, shape = {24, 24, 16}}

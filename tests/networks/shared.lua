@@ -1,4 +1,4 @@
--- One head over two levels: layers of one name share their weights.
+-- One head over two levels: layers with the same name share their weights.
 network "shared"
 local x = input {channels = 8}
 local a = conv(x, "subm,cout=8,k=3,epilogue=relu", {name = "a"})

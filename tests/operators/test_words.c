@@ -528,8 +528,8 @@ static const char *const filled[] = {
     "subm,cin=8,cout=8,k=3,dtype=i8,out=f16",
 };
 
-/* True for positions of 4-byte numbers. The address of the list is none, and
- * flags may only be 0 or 1 in C. */
+/* True for positions of 4-byte numbers. The address of the list is not a
+ * number, and flags may only be 0 or 1 in C. */
 static bool holds_numbers(size_t at)
 {
     static const size_t flags[] = {
@@ -543,7 +543,7 @@ static bool holds_numbers(size_t at)
     return at < list || at >= offsetof(spc_conv, geometry.radius);
 }
 
-/* As long as the greatest count that is accepted. */
+/* A list with the greatest accepted count. */
 static const int16_t *longest_list(void)
 {
     static int16_t list[SPC_MAX_OFFSETS][3];

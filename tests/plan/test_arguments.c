@@ -33,7 +33,7 @@ const char *__asan_default_options(void)
 
 static const int32_t four_voxels[4][4] = {
     {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 1, 1}};
-/* As many as clouds and voxels are made for. */
+/* The number of points for which clouds and voxels are made. */
 static const float four_points[8][4] = {
     {0.1f, 0.1f, 0.1f, 1}, {1.1f, 0, 0, 2}, {2.1f, 1, 0, 3}, {3, 3, 3, 4}};
 
@@ -676,7 +676,7 @@ static const spc_conv *linear(which w)
     return conv_of("linear,cin=8,cout=8,dtype=f32", w);
 }
 
-/* Only bad layers, for functions that would run for seconds. */
+/* Passes only bad layers, for functions that would run for seconds. */
 static const spc_conv *bad_conv(which w)
 {
     return conv((which){w.i + 1, w.varies});
@@ -717,7 +717,7 @@ static const spc_feature *feature(which w)
     return &f;
 }
 
-/* Only bad operators, for functions that would run for seconds. */
+/* Passes only bad operators, for functions that would run for seconds. */
 static const spc_feature *bad_feature(which w)
 {
     static spc_feature none, no_channels = SPC_FEATURE_INIT,
@@ -1347,7 +1347,7 @@ static int device_capacity(which w)
     return PICK(all, w);
 }
 
-/* For arrays of four rows: fewer rows, and impossible numbers. */
+/* Numbers for arrays of four rows: fewer rows, and impossible numbers. */
 static int64_t rows_of_four(which w)
 {
     static const int64_t all[] = {4,         0,         -1,

@@ -130,7 +130,7 @@ START_TEST(the_first_launch_binds_a_map_and_allocates_nothing)
 }
 END_TEST
 
-/* Of several missing arrays the first in this order is named. */
+/* If several arrays are missing, the error names the first in this order. */
 START_TEST(missing_buffers_are_named_in_a_fixed_order)
 {
     static const char *const names[] = {"in", "out", "weights", "workspace"};

@@ -169,7 +169,7 @@ START_TEST(processes_that_write_one_folder_lose_nothing)
 }
 END_TEST
 
-/* Every convolution with the voxels of its own level. */
+/* Each convolution is recorded with the voxels of its own level. */
 START_TEST(a_network_is_captured_level_by_level)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;

@@ -104,7 +104,7 @@ static spc_scene *draw_scene(spc__random *random)
     return scene;
 }
 
-/* For one set: exchanges inputs and outputs. */
+/* Exchanges inputs and outputs of an operator on one set. */
 static void reverse_relation(spc_relation *r)
 {
     size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
@@ -400,7 +400,7 @@ END_TEST
 
 static const char *const devices[] = {"cpu", "sim"};
 
-/* With valid numbers of channels: multiples of `channels`. */
+/* Uses valid numbers of channels: multiples of `channels`. */
 static const struct {
     const char *words;
     int multiple;

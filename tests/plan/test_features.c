@@ -407,7 +407,7 @@ static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
     return to;
 }
 
-/* For every output of the pooling an input that it reads, or none. */
+/* Chooses for every output of the pooling an input that it reads, or none. */
 static void draw_index(int32_t *out, const spc_relation *down, int channels,
                        spc__random *random)
 {
@@ -721,7 +721,7 @@ static void check_operator(spc_ctx *ctx, const spc_feature *f, int trials,
     spc_feature_plan_free(plan);
 }
 
-/* Of three operators, this many are left to other seeds: each must be compiled,
+/* This many of three operators are left to other seeds: each must be compiled,
  * which is slow with a sanitizer. */
 #ifdef SPC_SANITIZE
 enum { LEFT_OUT = 2 };

@@ -292,7 +292,7 @@ END_TEST
 
 static const char plain[] = "subm,cin=8,cout=12,k=3,dtype=f32";
 
-/* As in training: one flag, and buffers of the parameter's own shape. */
+/* Like training code: one flag, and buffers with the parameter's shape. */
 START_TEST(a_flag_of_the_plan_asks_for_it)
 {
     trial t;

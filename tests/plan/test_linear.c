@@ -119,7 +119,7 @@ static void poison(const run *r)
               spc_ctx_error(r->ctx));
 }
 
-/* The first `count` rows are computed, the others are as before. */
+/* The first `count` rows are computed, and the other rows are unchanged. */
 static void check_output(const run *r, int rows, int count)
 {
     static float out[ROWS][COUT];
@@ -174,7 +174,7 @@ START_TEST(a_linear_layer_runs_on_so_many_rows)
 }
 END_TEST
 
-/* As networks do it: the layout is filled apart from the launch. */
+/* Like networks, fills the layout separately from the launch. */
 START_TEST(a_plan_that_is_bound_to_a_layout_runs_on_so_many_rows)
 {
     static const int32_t counts[] = {ROWS, 0, 65};

@@ -160,8 +160,8 @@ static const struct lookup_case {
      "tile=16,order=none,arrival=0",
      "the nearest record is of channels far from these, "
      "'subm,cin=16,cout=16"},
-    /* The tile of the nearest record is too wide here; that of the next one
-     * fits. */
+    /* The tile of the nearest record is too wide here; the tile of the next
+     * record fits. */
     {"subm,cin=4,cout=8,dtype=f32",
      {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
       {"subm,cin=12,cout=8,dtype=f32", 0, "probe",
@@ -380,7 +380,8 @@ static const struct gradient_case {
      SPC_MATCH_NEAREST,
      SERVES,
      "one before it cannot serve: "},
-    /* Not the layer's own channels, another bias, or the opposite direction. */
+    /* Records with other channels, another bias, or the opposite direction do
+     * not serve. */
     {GRADIENT,
      {{"subm,cin=16,cout=32,bias=1,dtype=f32", 0, "probe", OTHER, false}},
      SPC_MATCH_DEFAULT,
@@ -892,7 +893,7 @@ START_TEST(a_default_with_many_weights_goes_by_the_rows)
 }
 END_TEST
 
-/* For depthwise layers long rows walk their own offsets; for the others
+/* In depthwise layers, wide rows walk their own offsets; for narrow rows
  * products by a diagonal are faster. */
 static const struct {
     const char *layer, *template_name;
@@ -1324,7 +1325,8 @@ START_TEST(a_stored_default_is_served_without_asking_templates)
 }
 END_TEST
 
-/* Without a record, with one without code, and with one with code. */
+/* Without a record, with a record that has no code, and with a record that has
+ * code. */
 START_TEST(an_explanation_is_what_the_plan_will_be)
 {
     static const record choice = {LAYER, 0, "probe",
@@ -1384,7 +1386,7 @@ static const timed class_trials[] = {
     {"subm,cin=8,cout=5,dtype=f32", "tile=16,order=gray,arrival=0", 90, false},
     {"subm,cin=8,cout=5,dtype=f32", "tile=32,order=gray,arrival=0", 52, false},
     {"subm,cin=8,cout=5,dtype=f32", "tile=64,order=gray,arrival=0", 50, true},
-    /* Of another class, and faster. */
+    /* A record of another class that is faster. */
     {"subm,cin=9,cout=5,dtype=f32", "tile=64,order=none,arrival=0", 1, true},
 };
 
@@ -1423,7 +1425,7 @@ static void pack_classes(void)
     spc_ctx_free(ctx);
 }
 
-/* Of another kernel size, so not of a measured family. */
+/* A layer with another kernel size, so not of a measured family. */
 static const struct {
     const char *layer, *config;
     bool of_class;

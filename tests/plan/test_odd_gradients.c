@@ -230,7 +230,8 @@ static void add_pair(double *sums, const spc_conv *conv, int64_t k,
                 (double)x[co / out * in + ci] * (double)dy[co];
 }
 
-/* By definition: [K][cin / groups][cout], and a row for a bias. */
+/* Computes the gradient by definition: [K][cin / groups][cout], and a row for a
+ * bias. */
 static void expect(double *sums, int64_t count, const spc_conv *conv,
                    const spc_relation *relation, const array *x,
                    const array *dy)
@@ -293,7 +294,7 @@ static void put_back(const bench *b, const struct odd *odd, const float *kept)
             *element_of(of, odd, i) = kept[i];
 }
 
-/* In the result's type; the caller frees it. */
+/* Returns the numbers in the result's type; the caller frees them. */
 static float *expect_odd(const bench *b, const struct odd *odd)
 {
     const spc__dtype *type = spc__dtype_of(b->dw.dtype);

@@ -168,7 +168,8 @@ static const struct {
      "depthwise", ""},
 };
 
-/* The template's default with `values` in place of some of its own. */
+/* Returns the template's default with some of its values replaced by
+ * `values`. */
 static void configure(spc__attrs *out, spc__template *tpl,
                       const spc__attrs *problem, const spc__attrs *target,
                       const char *text)

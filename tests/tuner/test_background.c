@@ -232,7 +232,7 @@ static void *run_often(void *payload)
     return NULL;
 }
 
-/* Each has an output and a workspace of its own. */
+/* Each thread has its own output and workspace. */
 static void start_runner(runner *out, harness *r, const void *in,
                          const void *packed, atomic_bool *ends)
 {
@@ -494,8 +494,8 @@ static void name_nobody(char out[SPC__LEASE_OWNER])
 }
 
 /*
- * As for two containers with one host name: process numbers of one mean nothing
- * in the other.
+ * Imitates two containers with one host name: process numbers of one container
+ * mean nothing in the other.
  */
 START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
 {

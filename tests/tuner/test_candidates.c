@@ -136,7 +136,7 @@ static const struct {
 /* The row that every selection includes. */
 enum { CLUSTERS = 0 };
 
-/* Whole spaces in a run. */
+/* The number of whole spaces in a run. */
 enum { DRAWN = 2 };
 
 static bool verify_whole[LENGTH(rows)];

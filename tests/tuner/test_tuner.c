@@ -18,7 +18,7 @@ static const struct {
      "gen:uniform,n=60,extent=6", "os_group"},
 };
 
-/* What the first run made of a candidate that the second one measures. */
+/* The first run's result for a candidate that the second run measures. */
 static void explain_new(const recorded *first, const recorded *second)
 {
     for (int i = 0; i < second->count; i++) {
@@ -96,7 +96,7 @@ START_TEST(the_default_and_the_winner_have_all_samples)
 }
 END_TEST
 
-/* The default that an untuned plan runs, not that of another template. */
+/* The default that an untuned plan runs, not another template's default. */
 START_TEST(untuned_is_what_a_plan_takes_without_a_database)
 {
     static const char *const only[] = {"few", "many", NULL};

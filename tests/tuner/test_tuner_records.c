@@ -88,7 +88,8 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
     assert_says(spc_ctx_error(ctx), losses[_i].says);
     assert_says(spc_ctx_error(ctx), database);
     assert_says(spc_ctx_error(ctx), "keeps it locked; wait for it to end");
-    /* One for the run, one for the kernel that digests results. */
+    /* One compilation for the run, and one for the kernel that digests
+     * results. */
     ck_assert_int_eq(warnings, losses[_i].stage == SPC_STAGE_TIME ? 2 : 1);
     ck_assert_int_eq(report.candidates, 12);
     ck_assert_int_eq(t.count, 12);
@@ -165,7 +166,7 @@ static const struct {
     spc_status status;
 } databases[] = {
     {"SPC_DATABASE", "newer", SPC_EDBVERSION},
-    {"SPC_DATABASE", "", SPC_OK}, /* no database is wanted */
+    {"SPC_DATABASE", "", SPC_OK}, /* the run uses no database */
     {"HOME", NULL, SPC_EDB},
 };
 
