@@ -493,9 +493,8 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
         .first = pairs->first,
         .begin = pairs->begin,
         .offsets = map->offsets,
-        .capacity = pairs->fits
-                        ? (int)pairs->entries
-                        : (int)pair_capacity(map, map->to->rows_padded),
+        .capacity = pairs->fits ? (int)pairs->entries
+                                : (int)pair_capacity(map, map->to->rows_padded),
     };
     return true;
 }
