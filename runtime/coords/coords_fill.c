@@ -224,7 +224,7 @@ spc_status spc__coords_verdict(const spc_coords *c, const int32_t *host,
 spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
                                spc_error *error)
 {
-    spc_status status = spc__inspect(&c, 1, NULL, NULL, 0, stream, error);
+    spc_status status = spc__inspect(&c, 1, NULL, NULL, 0, NULL, stream, error);
 
     return status == SPC_OK ? spc__coords_verdict(c, host, error) : status;
 }

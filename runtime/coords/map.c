@@ -404,7 +404,7 @@ spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
     spc_coords *sets[] = {scene, other};
     int64_t pairs;
     spc_status status = spc__inspect(sets, other != scene ? 2 : 1, &map, &pairs,
-                                     1, stream, error);
+                                     1, NULL, stream, error);
 
     return status == SPC_OK ? spc__map_verdict(map, pairs, host, error)
                             : status;

@@ -11,6 +11,7 @@
 #ifndef SPC_RUNTIME_MAP_H
 #define SPC_RUNTIME_MAP_H
 
+#include "base/scratch.h"
 #include "coords/coords.h"
 #include "coords/layout.h"
 
@@ -35,14 +36,14 @@ struct spc_map {
     int centre; /* the offset whose input is the output row, or -1 */
     void *work; /* private to the indexer */
     spc_map *derived, *derived_from; /* spc__map_derive */
-    int64_t pairs;               /* at the last check */
-    bool filled;    /* a fill was enqueued; until then the map is empty */
+    int64_t pairs;                   /* at the last check */
+    bool filled;          /* a fill was enqueued; until then the map is empty */
     int in_rows, to_rows; /* capacities of its sets at that time */
-    bool in_flight; /* the fill may still be running (spc__coords_land) */
-    bool counted;   /* `pairs` is exact: the coordinates were known and were not
-                     * updated since */
-    bool checked;   /* checked since the last fill */
-    bool fits_lists; /* spc_map_fit_lists */
+    bool in_flight;       /* the fill may still be running (spc__coords_land) */
+    bool counted; /* `pairs` is exact: the coordinates were known and were not
+                   * updated since */
+    bool checked; /* checked since the last fill */
+    bool fits_lists;         /* spc_map_fit_lists */
     spc__map_layout plain;   /* in key order */
     spc__map_layout *sorted; /* prepared sorted orders */
     spc__attachment *attached[SPC__ATTACHMENTS];
@@ -110,11 +111,12 @@ spc_status spc__map_build(spc_map *map, const struct spc__source *source,
  * Waits for `stream` once, and reads the statistics of these sets and the
  * numbers of pairs of these maps, none of points. The sets then know their
  * rows. spc__coords_verdict reports their errors; `pairs` of a map mean nothing
- * if one of its sets has an error.
+ * if one of its sets has an error. `scratch`: what a caller keeps, so that
+ * later calls allocate nothing; or NULL.
  */
 spc_status spc__inspect(spc_coords *const *sets, int set_count,
                         spc_map *const *maps, int64_t *pairs, int map_count,
-                        void *stream, spc_error *error);
+                        spc__scratch *scratch, void *stream, spc_error *error);
 /* Reports the last errors read from its sets; without errors, stores this
  * number of pairs in the map. */
 spc_status spc__map_verdict(spc_map *map, int64_t pairs, const int32_t *host,

@@ -5,9 +5,9 @@
  * A network has tens of sets and maps. Separate copies would each wait for the
  * device, which takes longer than a run of a small network.
  */
-#include "coords/map.h"
 #include "base/error.h"
 #include "coords/index/indexer.h"
+#include "coords/map.h"
 
 #include <stdlib.h>
 
@@ -59,8 +59,10 @@ static int list_parts(spc__part *parts, int *counts, spc_coords *const *sets,
 
 spc_status spc__inspect(spc_coords *const *sets, int set_count,
                         spc_map *const *maps, int64_t *pairs, int map_count,
-                        void *stream, spc_error *error)
+                        spc__scratch *scratch, void *stream, spc_error *error)
 {
+    spc__scratch own = {0};
+    spc__part few[4]; /* enough for a set, or a map that knows its pairs */
     spc_ctx *ctx = set_count > 0   ? sets[0]->ctx
                    : map_count > 0 ? maps[0]->ctx
                                    : NULL;
@@ -72,7 +74,9 @@ spc_status spc__inspect(spc_coords *const *sets, int set_count,
     for (int i = 0; i < map_count; i++)
         words += words_of(maps[i], &unused);
     size_t bytes = heads * sizeof(spc__part) + 4 * words;
-    spc__part *parts = malloc(bytes);
+    spc__part *parts = few;
+    if (bytes > sizeof few)
+        parts = spc__scratch_take(scratch != NULL ? scratch : &own, bytes);
     if (parts == NULL)
         return spc__fail_memory(error, bytes);
     int *counts = (int *)(parts + heads);
@@ -86,7 +90,7 @@ spc_status spc__inspect(spc_coords *const *sets, int set_count,
         pairs[i] = mine > 0 ? sum(counts, mine) : maps[i]->pairs;
         counts += mine;
     }
-    free(parts);
+    free(own.memory);
     return status;
 }
 
@@ -135,7 +139,8 @@ static spc_status inspect_all(spc_map *const *maps, int count, int64_t *pairs,
             sets[set_count++] = maps[i]->to;
         read[map_count++] = maps[i];
     }
-    return spc__inspect(sets, set_count, read, pairs, map_count, stream, error);
+    return spc__inspect(sets, set_count, read, pairs, map_count, NULL, stream,
+                        error);
 }
 
 /* Called after the pairs were read, unless it is a map of points. */

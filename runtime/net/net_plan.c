@@ -499,6 +499,8 @@ void spc_net_plan_free(spc_net_plan *plan)
     spc_voxels_free(plan->voxels);
     spc__net_free_rows(plan);
     spc_memory_free(plan->ctx, plan->scales);
+    free(plan->lists.memory);
+    free(plan->counters.memory);
     free(plan->sets);
     free(plan->maps);
     free(plan->works);

@@ -12,6 +12,7 @@
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
 
+#include "base/scratch.h"
 #include "device/device.h"
 #include "net/net.h"
 
@@ -80,6 +81,7 @@ struct spc_net_plan {
     spc_coords **sets;      /* indexed by set or map of the network; NULL:
                                unused */
     spc_map **maps;
+    spc__scratch lists, counters; /* of a check, which allocates once */
     spc__net_work *works;
     int work_count;
     spc__net_layout *layouts;

@@ -18,7 +18,6 @@
 #include "plan/plan.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- addresses ----------------------------------------------------------- */
@@ -473,7 +472,7 @@ static spc_status read_all(spc_net_plan *plan, read_list *list, void *stream,
             list->maps[list->map_count++] = plan->maps[i];
     spc_status status =
         spc__inspect(list->sets, list->set_count, list->maps, list->pairs,
-                     list->map_count, stream, error);
+                     list->map_count, &plan->counters, stream, error);
     for (int i = 0; i < list->map_count && status == SPC_OK; i++)
         list->maps[i]->in_flight = false;
     return status;
@@ -513,9 +512,9 @@ static spc_status check_indexing(spc_net_plan *plan, void *stream)
            maps = (size_t)plan->net->map_count,
            bytes = sets * sizeof(spc_coords *) +
                    maps * (sizeof(spc_map *) + sizeof(int64_t));
-    char *memory = malloc(bytes + 1);
+    char *memory = spc__scratch_take(&plan->lists, bytes + 1);
     spc_error error = {0};
-    spc_status status = SPC_ENOMEM;
+    spc_status status;
 
     if (memory == NULL) {
         spc__fail_memory(&error, bytes);
@@ -528,7 +527,6 @@ static spc_status check_indexing(spc_net_plan *plan, void *stream)
         spc__ctx_fail(plan->ctx, &error);
     else
         status = check_read(plan, &list, stream);
-    free(memory);
     return status;
 }
 

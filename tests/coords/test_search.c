@@ -367,7 +367,7 @@ static void check_line(spc_ctx *ctx, spc_map *map)
     spc_error error = {0};
     int64_t pairs = 0;
 
-    assert_ok(ctx, spc__inspect(NULL, 0, &map, &pairs, 1, NULL, &error));
+    assert_ok(ctx, spc__inspect(NULL, 0, &map, &pairs, 1, NULL, NULL, &error));
     ck_assert_int_eq(pairs, 140 * 3 - 2);
 }
 

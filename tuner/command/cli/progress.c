@@ -34,7 +34,7 @@ static progress_mode read_mode(const cli *self)
     if (word == NULL && self->globals.quiet)
         return PROGRESS_NONE;
     for (int i = 0; word != NULL && i < 4; i++)
-        if (strcmp(word, words[i]) == 0)
+        if (i != PROGRESS_PLAIN && strcmp(word, words[i]) == 0)
             return (progress_mode)i;
     return is_terminal ? PROGRESS_LINE : PROGRESS_PLAIN;
 }
