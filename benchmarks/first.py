@@ -33,6 +33,7 @@ def main() -> None:
 
     import models
     import scenes
+
     import spctune
     import spctune.spconv as sp
 

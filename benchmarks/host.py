@@ -10,9 +10,10 @@ import json
 import time
 from typing import Any, Callable, Dict
 
+import torch
+
 import spctune
 import spctune.spconv as sp
-import torch
 
 
 def per_call(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
