@@ -28,7 +28,7 @@
 %  static_of_packing = {packed = "static int completed; if (x == 0 && ++completed < 0) packed[0] = 0;"},
 %
 %  -- Data of the map by its address, which stays the same when the map is
-   -- filled again.
+%  -- filled again.
 %  order_kept_in_the_workspace = {
 %    workspace = 32 * (8 + 64) * 4,
 %    before = [[int *kept = (int *)args->workspace + (x < MOST ? x : 0) * (8 + TILE);
