@@ -111,8 +111,7 @@ static void cuda_close(spc__device *device)
     spc__compiler_close(d->compiler);
     close_cublas(d);
     pthread_mutex_destroy(&d->gemm_lock);
-    if (d->retained)
-        spc__cuda_free_staging(d);
+    spc__cuda_free_staging(d);
     pthread_mutex_destroy(&d->staging_lock);
     spc__hooked_release(&d->memory);
     /* Last: everything above may need the context. */
