@@ -313,6 +313,11 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
+bool spc__map_is_of_points(const spc_map *map)
+{
+    return map->in->indexer->triplets != NULL;
+}
+
 spc_coords *spc__map_scene_set(const spc_map *map)
 {
     /* A derived set cannot be the scene. Only if neither is derived, as with
@@ -399,7 +404,7 @@ spc_status spc__map_inspect(spc_map *map, const int32_t *host, void *stream,
 
     /* Clouds of points have no keys, so their own check replaces that of the
      * sets. */
-    if (map->in->indexer->triplets != NULL)
+    if (spc__map_is_of_points(map))
         return map->in->indexer->triplets->inspect(map, stream, error);
     spc_coords *sets[] = {scene, other};
     int64_t pairs;
@@ -430,5 +435,5 @@ void spc_map_fit_lists(spc_map *map)
 {
     /* Points have as many pairs as triplets, which are counted in any case. */
     if (map)
-        map->fits_lists = map->in->indexer->triplets == NULL;
+        map->fits_lists = !spc__map_is_of_points(map);
 }

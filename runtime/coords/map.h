@@ -107,6 +107,9 @@ spc_status spc__map_make(spc_map **out, spc_coords *in, spc_coords *to,
 struct spc__source;
 spc_status spc__map_build(spc_map *map, const struct spc__source *source,
                           bool index_only, void *stream, spc_error *error);
+/* True for maps of points, which have lists of triplets. */
+bool spc__map_is_of_points(const spc_map *map);
+
 /*
  * Waits for `stream` once, and reads the statistics of these sets and the
  * numbers of pairs of these maps, none of points. The sets then know their

@@ -118,11 +118,6 @@ static spc_status check_maps(spc_map *const *maps, int count, spc_error *to)
     return status;
 }
 
-static bool is_of_points(const spc_map *map)
-{
-    return map->in->indexer->triplets != NULL;
-}
-
 /* Reads all but the maps of points. The arrays have room for `count`. */
 static spc_status inspect_all(spc_map *const *maps, int count, int64_t *pairs,
                               void **room, void *stream, spc_error *error)
@@ -132,7 +127,7 @@ static spc_status inspect_all(spc_map *const *maps, int count, int64_t *pairs,
     int set_count = 0, map_count = 0;
 
     for (int i = 0; i < count; i++) {
-        if (is_of_points(maps[i]))
+        if (spc__map_is_of_points(maps[i]))
             continue;
         sets[set_count++] = maps[i]->in;
         if (maps[i]->to != maps[i]->in)
@@ -148,7 +143,7 @@ static spc_status judge(spc_map *map, const int64_t **pairs, void *stream)
 {
     spc_error error = {0};
 
-    if (is_of_points(map))
+    if (spc__map_is_of_points(map))
         return spc_map_check(map, stream);
     map->in_flight = false;
     map->checked = spc__map_verdict(map, *(*pairs)++, NULL, &error) == SPC_OK;

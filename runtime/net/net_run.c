@@ -11,7 +11,6 @@
 #include "base/plural.h"
 #include "base/sized.h"
 #include "context/ctx.h"
-#include "coords/index/indexer.h"
 #include "coords/map.h"
 #include "coords/points/points.h"
 #include "operators/feature.h"
@@ -447,11 +446,6 @@ static spc_status check_voxels(spc_net_plan *plan, void *stream)
                : spc__fail_prefix(spc__error_of(plan->ctx), "the points: ");
 }
 
-static bool is_of_points(const spc_map *map)
-{
-    return map->in->indexer->triplets != NULL;
-}
-
 /* The sets and maps of a network that one step reads, except those of
  * points. */
 typedef struct read_list {
@@ -468,7 +462,7 @@ static spc_status read_all(spc_net_plan *plan, read_list *list, void *stream,
         if (plan->sets[i] != NULL && !plan->net->sets[i].cloud)
             list->sets[list->set_count++] = plan->sets[i];
     for (int i = 0; i < plan->net->map_count; i++)
-        if (plan->maps[i] != NULL && !is_of_points(plan->maps[i]))
+        if (plan->maps[i] != NULL && !spc__map_is_of_points(plan->maps[i]))
             list->maps[list->map_count++] = plan->maps[i];
     spc_status status =
         spc__inspect(list->sets, list->set_count, list->maps, list->pairs,
@@ -501,7 +495,7 @@ static spc_status check_read(spc_net_plan *plan, const read_list *list,
     for (int i = 0; i < list->map_count; i++)
         list->maps[i]->pairs = list->pairs[i];
     for (int i = 0; i < plan->net->map_count && status == SPC_OK; i++)
-        if (plan->maps[i] != NULL && is_of_points(plan->maps[i]))
+        if (plan->maps[i] != NULL && spc__map_is_of_points(plan->maps[i]))
             status = spc_map_check(plan->maps[i], stream);
     return status;
 }
