@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 typedef struct spc__cublas spc__cublas;
+typedef struct spc__cuda_staging spc__cuda_staging;
 
 typedef struct spc__cuda_device {
     const spc__device_ops *ops;
@@ -26,8 +27,8 @@ typedef struct spc__cuda_device {
     spc_device_info info;
     spc__compiler *compiler; /* NULL until first used */
     pthread_mutex_t staging_lock;
-    void *staging; /* pinned memory that small copies go through, or NULL */
-    size_t staging_bytes;
+    /* Blocks of pinned memory that no call uses at this moment. */
+    spc__cuda_staging *staging;
     pthread_mutex_t gemm_lock;
     spc__cublas *cublas; /* NULL until first used, or if not available */
     bool cublas_sought;

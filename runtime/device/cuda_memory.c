@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "device/cuda_device.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Sets and maps of a large network leave some 100 KB. */
@@ -95,36 +96,76 @@ spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
 
 /* ---- small copies -------------------------------------------------------- */
 
+/* A block of pinned memory, as a member of the device's list. */
+struct spc__cuda_staging {
+    spc__cuda_staging *next;
+    size_t bytes;
+    void *memory;
+};
+
+static void free_block(const spc__cuda_device *d, spc__cuda_staging *block)
+{
+    if (block->memory != NULL)
+        d->api.MemFreeHost(block->memory);
+    free(block);
+}
+
 void spc__cuda_free_staging(spc__cuda_device *d)
 {
     bool pushed;
 
     if (d->staging == NULL || spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
         return;
-    d->api.MemFreeHost(d->staging);
+    while (d->staging != NULL) {
+        spc__cuda_staging *block = d->staging;
+
+        d->staging = block->next;
+        free_block(d, block);
+    }
     spc__cuda_leave(d, pushed);
-    d->staging = NULL;
-    d->staging_bytes = 0;
 }
 
 /*
- * Gives the device pinned memory of this size. Each copy to pageable memory
- * waits for the stream, so several copies are as slow as several
- * synchronisations.
+ * Gives the caller a block of at least this size, which it alone uses. Each
+ * copy to pageable memory waits for the stream, so several copies are as slow
+ * as several synchronisations.
  */
-static CUresult need_staging(spc__cuda_device *d, size_t bytes)
+static CUresult take_block(spc__cuda_staging **out, spc__cuda_device *d,
+                           size_t bytes)
 {
-    size_t room = bytes > STAGING_LEAST ? bytes : STAGING_LEAST;
+    CUresult result = CUDA_SUCCESS;
 
-    if (bytes <= d->staging_bytes)
-        return CUDA_SUCCESS;
-    spc__cuda_free_staging(d);
-    CUresult result = d->api.MemHostAlloc(&d->staging, room, 0);
-    if (result == CUDA_SUCCESS)
-        d->staging_bytes = room;
-    else
-        d->staging = NULL;
-    return result;
+    pthread_mutex_lock(&d->staging_lock);
+    spc__cuda_staging *block = d->staging;
+    if (block != NULL)
+        d->staging = block->next;
+    pthread_mutex_unlock(&d->staging_lock);
+    if (block != NULL && block->bytes < bytes) {
+        free_block(d, block);
+        block = NULL;
+    }
+    if (block == NULL) {
+        block = calloc(1, sizeof(*block));
+        if (block == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        block->bytes = bytes > STAGING_LEAST ? bytes : STAGING_LEAST;
+        result = d->api.MemHostAlloc(&block->memory, block->bytes, 0);
+        if (result != CUDA_SUCCESS) {
+            free(block);
+            return result;
+        }
+    }
+    *out = block;
+    return CUDA_SUCCESS;
+}
+
+/* There are never more blocks than calls that ran at the same time. */
+static void return_block(spc__cuda_device *d, spc__cuda_staging *block)
+{
+    pthread_mutex_lock(&d->staging_lock);
+    block->next = d->staging;
+    d->staging = block;
+    pthread_mutex_unlock(&d->staging_lock);
 }
 
 static size_t padded(size_t bytes)
@@ -139,10 +180,11 @@ static CUresult copy_parts(spc__cuda_device *d, const spc__part *parts,
 
     for (int i = 0; i < count; i++)
         bytes += padded(parts[i].bytes);
-    CUresult waited, result = need_staging(d, bytes);
+    spc__cuda_staging *block;
+    CUresult waited, result = take_block(&block, d, bytes);
     if (result != CUDA_SUCCESS)
         return result;
-    char *staging = d->staging;
+    char *staging = block->memory;
     for (int i = 0; i < count && result == CUDA_SUCCESS; i++) {
         if (parts[i].bytes > 0)
             result = d->api.MemcpyDtoHAsync(
@@ -159,6 +201,7 @@ static CUresult copy_parts(spc__cuda_device *d, const spc__part *parts,
         memcpy(parts[i].to, staging + at, parts[i].bytes);
         at += padded(parts[i].bytes);
     }
+    return_block(d, block);
     return result;
 }
 
@@ -171,11 +214,8 @@ spc_status spc__cuda_collect(spc__device *device, const spc__part *parts,
 
     if (status != SPC_OK)
         return status;
-    /* The staging memory is shared by all streams. */
-    pthread_mutex_lock(&d->staging_lock);
-    CUresult result = copy_parts(d, parts, count, stream);
-    pthread_mutex_unlock(&d->staging_lock);
-    return end_call(d, pushed, result, "copy from the device", error);
+    return end_call(d, pushed, copy_parts(d, parts, count, stream),
+                    "copy from the device", error);
 }
 
 spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,

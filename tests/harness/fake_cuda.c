@@ -623,6 +623,8 @@ CUresult StreamDestroy(CUstream stream)
 
 CUresult StreamSynchronize(CUstream stream)
 {
+    if (the_fake_cuda.on_wait != NULL)
+        the_fake_cuda.on_wait();
     CUresult result = begin(FAKE_StreamSynchronize);
     object *it = find(STREAM, stream, current());
 

@@ -88,6 +88,7 @@ typedef struct fake_cuda {
     size_t memory_bytes, l2_bytes;
     double launch_us;      /* duration of a launch, by the events' clock */
     bool hangs;            /* no event ever completes */
+    void (*on_wait)(void); /* called while a thread waits for a stream */
     int stats[FAKE_STATS]; /* results of building a set */
     int pairs;             /* results of building a map */
     /*

@@ -20,6 +20,9 @@
 #include "plan/plan.h"
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <time.h>
 
 enum { LEAST = 10803, MOST = 135306, CAPACITY = 150000, LAYERS = 3 };
 enum { CHANNELS = 16, SMALL = 200 };
@@ -410,6 +413,54 @@ START_TEST(a_check_waits_once)
 }
 END_TEST
 
+/* A second thread, which checks a map while the first one waits. */
+static struct {
+    const spc_map *map;
+    pthread_t thread;
+    sem_t done;
+    bool ended_in_time; /* written by the first thread alone */
+} second;
+
+static void *check_second(void *nothing)
+{
+    (void)nothing;
+    fake->on_wait = NULL;
+    spc_status status = spc_map_check(second.map, NULL);
+    sem_post(&second.done);
+    return (void *)(intptr_t)status;
+}
+
+static void start_second(void)
+{
+    struct timespec end;
+
+    if (pthread_create(&second.thread, NULL, check_second, NULL) != 0)
+        abort();
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 20;
+    second.ended_in_time = sem_timedwait(&second.done, &end) == 0;
+}
+
+/* A stream may have long work ahead, and another thread's stream none. */
+START_TEST(checks_of_two_threads_do_not_wait_for_each_other)
+{
+    void *status;
+    network n;
+
+    open_on_double(&n);
+    second.map = n.maps[0];
+    ck_assert_int_eq(sem_init(&second.done, 0, 0), 0);
+    fake->on_wait = start_second;
+    assert_ok(n.ctx, spc_map_check(n.maps[1], NULL));
+    ck_assert_int_eq(pthread_join(second.thread, &status), 0);
+    ck_assert_ptr_null(status);
+    ck_assert(second.ended_in_time);
+    sem_destroy(&second.done);
+    close_network(&n);
+    ck_assert_int_eq(fake->live.memory, 0);
+}
+END_TEST
+
 static void build_far_away(const char *database, const spc_conv *layer)
 {
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
@@ -772,6 +823,7 @@ int main(int argc, char **argv)
         tcase_add_test(tc, frames_by_pairs_are_nothing_but_launches);
         tcase_add_test(tc, a_frame_can_be_captured_into_a_graph);
         tcase_add_test(tc, a_check_waits_once);
+        tcase_add_test(tc, checks_of_two_threads_do_not_wait_for_each_other);
         tcase_add_loop_test(
             tc, maps_of_any_extent_need_no_compiler_after_a_build, 0, LAYERS);
     }
