@@ -10,6 +10,8 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# CPack would ask dpkg, which names the architecture of the build machine.
+set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
 set(ENV{PKG_CONFIG_LIBDIR}
   /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)
 find_program(SPC_QEMU_AARCH64 qemu-aarch64)

@@ -28,5 +28,9 @@ endforeach()
 add_test(NAME python_wheel CONFIGURATIONS package COMMAND sh
   ${CMAKE_CURRENT_SOURCE_DIR}/python_wheel.sh ${PROJECT_SOURCE_DIR}
   ${SPC_TEST_PYTHON} ${CMAKE_CURRENT_BINARY_DIR}/wheel)
-set_tests_properties(python_wheel PROPERTIES SKIP_RETURN_CODE 77
+add_test(NAME aarch64_wheel CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/aarch64_wheel.sh ${PROJECT_SOURCE_DIR}
+  $<TARGET_FILE:spctune> ${SPC_TEST_PYTHON}
+  ${CMAKE_CURRENT_BINARY_DIR}/aarch64_wheel)
+set_tests_properties(python_wheel aarch64_wheel PROPERTIES SKIP_RETURN_CODE 77
   LABELS "package;slow" TIMEOUT 3600)
