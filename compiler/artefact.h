@@ -66,7 +66,8 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
                         spc_error *error);
 
 /* The artefact's key: SHA-256 over length-prefixed source, the text of every
- * header it includes, options, compiler identity, target. */
+ * header it includes, options, compiler identity, target. Comments do not count,
+ * nor do blank lines and #line, except where the code has line numbers. */
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job);
 

@@ -15,7 +15,12 @@ struct spc__compiler {
     char identity[64];
     const char *flags; /* always passed; part of the key */
     int limit_seconds; /* limit for one compilation, if it can be enforced */
+    bool keeps_lines;  /* code with __LINE__ names lines of its source */
 };
+
+/* Appends the part of a rendered source that decides its code: all but
+ * comments, blank lines and #line. The comment at the very beginning stays. */
+void spc__strip_rendered(spc__buf *out, const char *text);
 
 /* The headers that a source includes, directly or through others, in the order
  * of their first use. The pointers belong to the library. */
@@ -24,6 +29,7 @@ enum { SPC__MOST_INCLUDES = 64 };
 typedef struct spc__includes {
     const char *names[SPC__MOST_INCLUDES];
     const char *texts[SPC__MOST_INCLUDES];
+    const char *hashes[SPC__MOST_INCLUDES]; /* of their code */
     int count;
 } spc__includes;
 

@@ -58,6 +58,7 @@ static void collect(spc__includes *out, const char *text,
             out->count == SPC__MOST_INCLUDES)
             continue;
         out->names[out->count] = spc__library_header_name(headers, name);
+        out->hashes[out->count] = spc__library_header_hash(headers, name);
         out->texts[out->count++] = header;
     }
 }
@@ -206,6 +207,32 @@ static void put_field(spc__sha256 *sha, const char *text)
                       text != NULL ? strlen(text) : 0);
 }
 
+/* True if the compiled code has line numbers of its source, as that of the
+ * emulation for its messages. NVRTC never sees such a branch. */
+static bool keeps_lines(const spc__compiler *compiler, const char *source,
+                        const spc__includes *includes)
+{
+    bool names_lines = strstr(source, "__LINE__") != NULL;
+
+    if (!compiler->keeps_lines)
+        return false;
+    for (int i = 0; i < includes->count && !names_lines; i++)
+        names_lines = strstr(includes->texts[i], "__LINE__") != NULL;
+    return names_lines;
+}
+
+/* Adds a source without its comments, so that its code is found again after a
+ * change of comments. */
+static void put_code(spc__sha256 *sha, const char *source)
+{
+    spc__buf code = SPC__BUF_INIT;
+
+    spc__strip_rendered(&code, source);
+    /* If out of memory, the whole text makes a key that is not stored yet. */
+    put_field(sha, code.failed ? source : spc__buf_text(&code));
+    spc__buf_release(&code);
+}
+
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job)
 {
@@ -214,13 +241,17 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
     unsigned char digest[SPC__SHA256_BYTES];
 
     spc__includes_collect(&includes, job);
+    bool lines = keeps_lines(compiler, job->source, &includes);
     spc__sha256_init(&sha);
     /* Each field is hashed with its length, so that fields cannot run into one
      * another. */
-    put_field(&sha, job->source);
+    if (lines)
+        put_field(&sha, job->source);
+    else
+        put_code(&sha, job->source);
     for (int i = 0; i < includes.count; i++) {
         put_field(&sha, includes.names[i]);
-        put_field(&sha, includes.texts[i]);
+        put_field(&sha, lines ? includes.texts[i] : includes.hashes[i]);
     }
     /* All that decides the code; the job's name only labels messages. */
     put_field(&sha, compiler->flags);

@@ -311,6 +311,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
                      "-Werror=implicit-function-declaration "
                      "-Wl,-z,relro,-z,now";
     cc->base.limit_seconds = LIMIT_SECONDS;
+    cc->base.keeps_lines = true; /* for the messages of the emulation */
     cc->base.compile = compile;
     cc->base.close = close_hostcc;
     *out = &cc->base;

@@ -3,7 +3,8 @@
  * includes.c - finds which files a template consists of: its own text and every
  * shared file that it can include. Its hash covers exactly these, so records
  * stay valid when an unrelated file changes. The hash ignores comments and
- * blank lines, so records also stay valid when a comment is improved.
+ * blank lines, so records also stay valid when a comment is improved. The key
+ * of compiled code ignores them in the same way.
  *
  * The texts are scanned before any Lua runs, because embed.cmake must be able
  * to do the same. A name after the word `include` counts everywhere, even in a
@@ -13,6 +14,7 @@
  */
 #include "base/buf.h"
 #include "base/error.h"
+#include "compiler/backend.h"
 #include "compiler/internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -41,15 +43,24 @@ static size_t c_comment(const char *text)
     return end != NULL ? (size_t)(end + 2 - text) : 0;
 }
 
+/* Copies the rest of a line with its newline, and returns what follows. */
+static const char *copy_line(spc__buf *out, const char *text)
+{
+    size_t length = strcspn(text, "\n");
+
+    length += text[length] == '\n';
+    spc__buf_append(out, text, length);
+    return text + length;
+}
+
 /* Drops C comments that start a line. */
 static void drop_blocks(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
-        const char *line = text + 1 + blanks(text + 1);
-        size_t comment = *text == '\n' ? c_comment(line) : 0;
-
-        spc__buf_append(out, text, 1);
-        text = comment > 0 ? line + comment : text + 1;
+        text = copy_line(out, text);
+        size_t comment = c_comment(text + blanks(text));
+        if (comment > 0)
+            text += blanks(text) + comment;
     }
 }
 
@@ -57,13 +68,16 @@ static void drop_blocks(spc__buf *out, const char *text)
 static void drop_inline(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
+        size_t code = strcspn(text, " \t/");
+        spc__buf_append(out, text, code);
+        text += code;
         size_t space = blanks(text), comment = c_comment(text + space);
 
         if (comment > 0 && memchr(text + space, '\n', comment) == NULL) {
             text += space + comment;
             continue;
         }
-        size_t kept = space > 0 ? space : 1;
+        size_t kept = space > 0 ? space : *text == '/';
         spc__buf_append(out, text, kept);
         text += kept;
     }
@@ -73,10 +87,9 @@ static void drop_inline(spc__buf *out, const char *text)
 static void drop_lua(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
-        const char *line = text + 1 + blanks(text + 1);
-
-        spc__buf_append(out, text, 1);
-        if (*text++ != '\n' || *line != '%')
+        text = copy_line(out, text);
+        const char *line = text + blanks(text);
+        if (*line != '%')
             continue;
         line += 1 + blanks(line + 1);
         if (strncmp(line, "--", 2) != 0)
@@ -100,30 +113,60 @@ static size_t empty_line(const char *text)
 static void drop_empty_lines(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
-        spc__buf_append(out, text, 1);
-        if (*text++ != '\n')
-            continue;
+        text = copy_line(out, text);
         for (size_t n; (n = empty_line(text)) > 0; text += n)
             continue;
     }
 }
 
-/* Reduces a text to the part that the hash covers. */
-static void strip(spc__buf *out, const char *text)
+/* Drops #line, which the renderer writes where comments or Lua were. */
+static void drop_line_marks(spc__buf *out, const char *text)
 {
-    spc__buf one = SPC__BUF_INIT, two = SPC__BUF_INIT, three = SPC__BUF_INIT,
-             four = SPC__BUF_INIT;
+    while (*text != '\0') {
+        text = copy_line(out, text);
+        if (strncmp(text, "#line ", 6) == 0)
+            text += strcspn(text, "\n");
+    }
+}
 
-    spc__buf_printf(&one, "\n%s", text);
-    drop_blocks(&two, spc__buf_text(&one));
-    drop_inline(&three, spc__buf_text(&two));
-    drop_lua(&four, spc__buf_text(&three));
-    drop_empty_lines(out, spc__buf_text(&four));
-    out->failed |= one.failed || two.failed || three.failed || four.failed;
-    spc__buf_release(&one);
-    spc__buf_release(&two);
-    spc__buf_release(&three);
-    spc__buf_release(&four);
+typedef void (*pass)(spc__buf *out, const char *text);
+
+/* Reduces a text to the part that a hash covers. */
+static void strip(spc__buf *out, const char *text, const pass passes[4])
+{
+    spc__buf from = SPC__BUF_INIT, to = SPC__BUF_INIT;
+
+    spc__buf_printf(&from, "\n%s", text);
+    for (int i = 0; i < 4; i++) {
+        spc__buf_clear(&to);
+        passes[i](&to, spc__buf_text(&from));
+        to.failed |= from.failed;
+        spc__buf swap = from;
+        from = to;
+        to = swap;
+    }
+    spc__buf_append(out, from.data, from.length);
+    out->failed |= from.failed;
+    spc__buf_release(&from);
+    spc__buf_release(&to);
+}
+
+static void strip_template(spc__buf *out, const char *text)
+{
+    strip(out, text,
+          (const pass[]){drop_blocks, drop_inline, drop_lua, drop_empty_lines});
+}
+
+void spc__strip_rendered(spc__buf *out, const char *text)
+{
+    /* The banner names problem and configuration. The code of two
+     * configurations may be equal, but each has an artefact of its own. */
+    size_t banner = c_comment(text);
+
+    spc__buf_append(out, text, banner);
+    strip(out, text + banner,
+          (const pass[]){drop_blocks, drop_inline, drop_line_marks,
+                         drop_empty_lines});
 }
 
 /* Hashes the bytes, followed by the text `more`. */
@@ -146,7 +189,7 @@ static spc_status digest_text(char hex[SPC__SHA256_HEX], const char *text,
 {
     spc__buf code = SPC__BUF_INIT;
 
-    strip(&code, text);
+    strip_template(&code, text);
     digest_of(hex, spc__buf_text(&code), code.length, more);
     bool failed = code.failed;
     spc__buf_release(&code);

@@ -575,3 +575,10 @@ const char *spc__library_header_name(const spc__library *library,
     const spc__shared *header = spc__library_shared(library, name);
     return header != NULL ? header->name : NULL;
 }
+
+const char *spc__library_header_hash(const spc__library *library,
+                                     const char *name)
+{
+    const spc__shared *header = spc__library_shared(library, name);
+    return header != NULL ? header->hash : NULL;
+}

@@ -54,8 +54,11 @@ spc__template *spc__library_find(spc__library *library, const char *name);
  * built-in one, or NULL. It lives as long as the library. */
 const char *spc__library_header(const spc__library *library, const char *name);
 
-/* Returns the library's own copy of that name, or NULL. */
+/* Returns the library's own copy of that name, or NULL. The second returns the
+ * hash of the header's code, without comments, in hex. */
 const char *spc__library_header_name(const spc__library *library,
+                                     const char *name);
+const char *spc__library_header_hash(const spc__library *library,
                                      const char *name);
 
 const char *spc__template_name(const spc__template *tpl);

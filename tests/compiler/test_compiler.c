@@ -1841,6 +1841,26 @@ START_TEST(a_key_depends_on_everything_that_decides_the_code)
 }
 END_TEST
 
+START_TEST(a_key_depends_on_the_opening_comment_and_the_code)
+{
+    static const char *const sources[] = {
+        "/* a */\nint x;\n",           "/* b */\nint x;\n",
+        "/* a */\nint y;\n",           "/* a */\nint x;\nint x;\n",
+        "/* a */\n#line\nint x;\n",    "/* a */\n# line 2\nint x;\n",
+        "/* a */\nint x; #line 2 t\n", "/* a */ #line 2\nint x;\n",
+    };
+    spc__compiler compiler = {.identity = "nvrtc 13.0", .flags = "-a"};
+    char keys[LENGTH(sources)][SPC__SHA256_HEX];
+
+    for (int i = 0; i < LENGTH(sources); i++) {
+        spc__artefact_key(keys[i], &compiler,
+                          &(spc__compile_job){.source = sources[i]});
+        for (int j = 0; j < i; j++)
+            ck_assert_msg(strcmp(keys[i], keys[j]) != 0, "%d and %d", i, j);
+    }
+}
+END_TEST
+
 START_TEST(headers_are_followed_transitively_and_once)
 {
     spc__library *library = open_test_library();
@@ -2002,6 +2022,7 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, a_compiler_ends_with_a_host_that_is_killed);
     tcase_add_test(t, the_c_compiler_serves_several_threads);
     tcase_add_test(t, a_key_depends_on_everything_that_decides_the_code);
+    tcase_add_test(t, a_key_depends_on_the_opening_comment_and_the_code);
     tcase_add_test(t, headers_are_followed_transitively_and_once);
     tcase_add_test(t, what_is_no_cubin_is_an_error);
 }

@@ -3,6 +3,7 @@
  * files that a folder of templates may omit. */
 #include "base/error.h"
 #include "base/file.h"
+#include "compiler/backend.h"
 #include "compiler/builtin.h"
 #include "compiler/internal.h"
 #include "compiler/space.h"
@@ -413,7 +414,10 @@ static const struct rewritten {
     {"/* a */ int x;\n", "/* b */ int x;\n", true},
     {"int x;\n", "int y;\n", false},
     {"int x;\n", "int  x;\n", false},
-    {"int x;\n", "/* Why. *" "/\nint x;\nint y;\n", false},
+    {"int x;\n",
+     "/* Why. *"
+     "/\nint x;\nint y;\n",
+     false},
     {"% local i = 1\n", "% local i = 1 -- why\n", false},
     {"--x;\n", "--y;\n", false},
     {"%--[[\n%x()\n", "%--[[\n%y()\n", false},
@@ -434,6 +438,75 @@ START_TEST(a_hash_leaves_out_comments)
     put_file("seen.cuh", one->other);
     hash_of(after);
     ck_assert_int_eq(strcmp(before, after) == 0, one->same);
+}
+END_TEST
+
+/* Bodies that differ in comments; the last two renderings differ in #line. */
+static const char *const commented[] = {
+    "int a;\nint b;\n",
+    "/* Why. */\nint a; /* and how */\n\nint b;\n",
+    "int a;\n/* Why,\n * in\n * four\n * lines. */\nint b;\n",
+    "%-- Why.\n%\n%-- How.\n%-- When.\nint a;\nint b;\n",
+    "int a;\n%-- Why.\n%\n%-- How.\n%-- When.\nint b;\n",
+};
+
+/* The artefact's key of the rendering of "t.cu.lua" with this body. */
+static void key_of(char key[SPC__SHA256_HEX], const char *body,
+                   bool keeps_lines)
+{
+    spc__compiler compiler = {
+        .identity = "c", .flags = "", .keeps_lines = keeps_lines};
+    spc__buf source = SPC__BUF_INIT, text = SPC__BUF_INIT;
+
+    spc__buf_printf(&text, "%s#include \"seen.cuh\"\n%s", DECLARATION("%"),
+                    body);
+    put_file("t.cu.lua", spc__buf_text(&text));
+    spc__library *library = open_folder();
+    assert_ok(render(&source, library));
+    spc__artefact_key(key, &compiler,
+                      &(spc__compile_job){.source = spc__buf_text(&source),
+                                          .headers = library});
+    spc__library_close(library);
+    spc__buf_release(&source);
+    spc__buf_release(&text);
+}
+
+START_TEST(a_change_of_comments_keeps_the_key_of_the_code)
+{
+    char first[SPC__SHA256_HEX], key[SPC__SHA256_HEX];
+
+    put_file("seen.cuh", "int c;\n");
+    key_of(first, commented[0], _i);
+    for (int i = 1; i < LENGTH(commented); i++) {
+        key_of(key, commented[i], _i);
+        ck_assert_msg(strcmp(key, first) == 0, "%d", i);
+    }
+    put_file("seen.cuh", "/* Why. */\n\nint c; /* and how */\n");
+    key_of(key, commented[0], _i);
+    ck_assert_str_eq(key, first);
+    put_file("seen.cuh", "int d;\n");
+    key_of(key, commented[0], _i);
+    ck_assert_str_ne(key, first);
+}
+END_TEST
+
+START_TEST(code_with_line_numbers_has_a_key_for_each)
+{
+    char keys[LENGTH(commented)][SPC__SHA256_HEX], key[SPC__SHA256_HEX];
+
+    put_file("seen.cuh", "int c = __LINE__;\n");
+    for (int i = 0; i < LENGTH(commented); i++) {
+        key_of(keys[i], commented[i], true);
+        for (int j = 0; j < i; j++)
+            ck_assert_msg(strcmp(keys[i], keys[j]) != 0, "%d and %d", i, j);
+    }
+    put_file("seen.cuh", "/* Why. */\nint c = __LINE__;\n");
+    key_of(key, commented[0], true);
+    ck_assert_str_ne(key, keys[0]);
+    /* NVRTC does not see the branch of the emulation. */
+    key_of(keys[0], commented[0], false);
+    key_of(keys[1], commented[1], false);
+    ck_assert_str_eq(keys[0], keys[1]);
 }
 END_TEST
 
@@ -625,6 +698,9 @@ int main(void)
     tcase_add_test(t, the_name_of_shared_lua_is_as_of_templates);
     tcase_add_test(t, a_hash_covers_what_the_template_includes);
     tcase_add_loop_test(t, a_hash_leaves_out_comments, 0, LENGTH(rewritten));
+    tcase_add_loop_test(t, a_change_of_comments_keeps_the_key_of_the_code, 0,
+                        2);
+    tcase_add_test(t, code_with_line_numbers_has_a_key_for_each);
     tcase_add_loop_test(t, what_a_hash_does_not_cover_is_not_included, 0,
                         LENGTH(uncovered));
     tcase_add_test(t, the_hash_of_a_builtin_template_covers_what_it_includes);
