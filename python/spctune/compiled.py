@@ -62,6 +62,7 @@ from .trace import (
     record,
     same_path,
     unify_all,
+    writes,
 )
 from .tuning import Reports, layer_progress, tune_scenes
 
@@ -290,7 +291,7 @@ class CompiledModel:
             outs = {v.number for v in leaves(entry.out) if isinstance(v, Ref)}
             if i in low.absorbed or outs & set(low.voxels):
                 continue
-            if outs & needed or _writes(entry):
+            if outs & needed or writes(entry):
                 keep.append(i)
                 needed |= set(_wanted((entry.args, entry.kwargs)))
         before: List[_Step] = []
@@ -363,14 +364,26 @@ class CompiledModel:
         network, low = network or self.network, self._lowered
         features, indices = tensors[low.features], tensors[low.indices]
         network.run(features, indices)
+        # Dense outputs are copied behind the network. The others wait for the
+        # number of their rows.
+        copies: Dict[int, Tensor] = {
+            i: self._copied(network, i, number)
+            for i, number in enumerate(low.outputs)
+            if network.is_dense(i)
+        }
         network.finish()
         for i, number in enumerate(low.outputs):
-            made = network.features(i).to(self._dtypes[number], copy=True)
+            made = copies.get(i)
+            if made is None:
+                made = self._copied(network, i, number)
             shape = self._shapes[number]
             tensors[number] = made.view(made.shape[0], *shape[1:])
         for number, i in low.voxels.items():
             coords = network.voxels(i)
             tensors[number] = indices if coords is None else coords
+
+    def _copied(self, network: Network, i: int, number: int) -> Tensor:
+        return network.features(i).to(self._dtypes[number], copy=True)
 
     # ---- inspection ----------------------------------------------------------
 
@@ -496,21 +509,6 @@ def _call_of(sample: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         if isinstance(sample, tuple) and not hasattr(sample, "_fields")
         else (sample,)
     ), {}
-
-
-def _writes(entry: Entry) -> bool:
-    """True if a torch function writes to a tensor of the tape."""
-    name = getattr(entry.func, "__name__", "")
-    in_place = (
-        name == "__setitem__"
-        or name.endswith("_")
-        and not name.endswith("__")
-        or name.startswith("__i")
-        and name != "__int__"
-        and name != "__invert__"
-        and name != "__index__"
-    )
-    return in_place and bool(entry.args) and isinstance(entry.args[0], Ref)
 
 
 def _map_again(source: Tuple[Tensor, str], inverse: bool, words: str) -> Map:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from . import _abi, maps
 from .maps import Map
 from .network import NO_TENSOR, Graph
-from .trace import Entry, Ref, Tape, TraceError, leaves
+from .trace import Entry, Ref, Tape, TraceError, leaves, writes
 
 __all__ = ["Lowered", "lower"]
 
@@ -717,14 +717,7 @@ def lower(
         return None
     _drop_views(low)
     nodes = low.nodes
-    needed: Set[int] = set(wanted)
-    for i, entry in enumerate(tape.entries):
-        if i not in low.absorbed:
-            needed |= {
-                v.number
-                for v in leaves((entry.args, entry.kwargs))
-                if isinstance(v, Ref)
-            }
+    needed = _needed(low, wanted)
     for node in nodes:
         for x in node.inputs:
             x.readers += 1
@@ -746,6 +739,30 @@ def lower(
     nodes = _live(nodes)
     _fuse(nodes)
     return _emit(low, nodes, wanted, voxel_sets, name, dtype, names)
+
+
+def _needed(low: _Lowering, wanted: Dict[int, str]) -> Set[int]:
+    """Returns the numbers of the result, and of all that torch reads to make
+    it. A set of voxels that the network makes needs nothing more: were its
+    inputs needed, every level of the network would become an output."""
+    needed: Set[int] = set(wanted)
+    for i in reversed(range(len(low.tape.entries))):
+        entry = low.tape.entries[i]
+        outs = {v.number for v in leaves(entry.out) if isinstance(v, Ref)}
+        if i in low.absorbed or not (outs & needed or writes(entry)):
+            continue
+        coords = [low.tape.coords.get(number) for number in outs]
+        if entry.kind == "map" and all(
+            c is not None and _output_of_set(low.nodes, c) is not None
+            for c in coords
+        ):
+            continue
+        needed |= {
+            v.number
+            for v in leaves((entry.args, entry.kwargs))
+            if isinstance(v, Ref)
+        }
+    return needed
 
 
 def _drop_views(low: _Lowering) -> None:

@@ -444,6 +444,11 @@ class Network:
         equal, or one lay outside of the shape."""
         self.ctx.check(lib.spc_net_plan_check(self.ptr, self._stream()))
 
+    def is_dense(self, i: int) -> bool:
+        """Returns whether output i is dense, so that features(i) needs no
+        finish()."""
+        return bool(self._outputs[i].dense)
+
     def features(self, i: int) -> Tensor:
         """Returns the features of output i of a finished run, as a view of the
         memory: [rows, channels], or dense [batches, elements]."""

@@ -184,6 +184,21 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 
 
+def writes(entry: Entry) -> bool:
+    """True if a torch function writes to a tensor of the tape."""
+    name = getattr(entry.func, "__name__", "")
+    in_place = (
+        name == "__setitem__"
+        or name.endswith("_")
+        and not name.endswith("__")
+        or name.startswith("__i")
+        and name != "__int__"
+        and name != "__invert__"
+        and name != "__index__"
+    )
+    return in_place and bool(entry.args) and isinstance(entry.args[0], Ref)
+
+
 def _where() -> str:
     """Returns the innermost line outside of torch and this package."""
     frame = sys._getframe(1)

@@ -309,6 +309,28 @@ class DropIn(Compiled):
             "merge: subm,cin=32,cout=16,k=1", str(net.profile(*given))
         )
 
+    def test_levels_that_the_result_does_not_have_are_no_outputs(self):
+        class Plane(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.backbone = backbones.detector(sp)
+
+            def forward(self, *given):
+                levels = self.backbone(*given)
+                return levels[-1].dense(), levels[2].indices[:, 0] * 2
+
+        model = backbones.settle(Plane()).eval()
+        samples = [backbones.scene(i, rows=500 + 300 * i) for i in (0, 1)]
+        net = compile(model, samples, dtype="f32", capacity=2000)
+        self.assertEqual(len(net.network.output_names), 2)
+        self.assertEqual(len(net._lowered.voxels), 1)
+        given = backbones.scene(7, rows=1500)
+        with torch.no_grad():
+            want = model(*given)
+        got = net(*given)
+        self.close(got[0], want[0], net.tolerance())
+        self.assertTrue(torch.equal(got[1], want[1]))
+
     def test_a_model_that_ran_before_on_the_same_voxels(self):
         """Eager layers of several shapes may share one wide shape; the network
         has the shape of each layer."""
