@@ -14,7 +14,8 @@
 %--   subm_inverse  the same within one set
 %--   given, transposed  strided and inverse between sets that need not overlap
 %--
-%-- Searchers: all find the same result; measurement decides which is fastest.
+%-- Searchers: all find the same result; measurement decides which is fastest. With
+%-- `_half` they search half of a symmetric kernel (index_half.cuh).
 %--
 %-- With problem.layout the module has one kernel, spc_layout, for the sorted row orders
 %-- that spc_index does not make.
@@ -22,6 +23,29 @@
 %function is_inverse(problem)
 %  return problem.kind == "inverse" or problem.kind == "subm_inverse" or
 %         problem.kind == "transposed"
+%end
+%
+%function is_half(config)
+%  return config.search:sub(-5) == "_half"
+%end
+%
+%-- The search without "_half".
+%function searcher_of(config)
+%  return is_half(config) and config.search:sub(1, -6) or config.search
+%end
+%
+%-- True if every run has a mirror image: runs of one offset or of a whole column.
+%function is_symmetric(problem)
+%  local axes = {"x", "y", "z"}
+%  for _, axis in ipairs(axes) do
+%    local k = problem["k" .. axis]
+%    if k % 2 == 0 or problem["o" .. axis] ~= -(k // 2) * problem["d" .. axis] then
+%      return false
+%    end
+%  end
+%  -- Eight offsets are the longest run. A single column needs no search at all.
+%  return problem.kind == "subm" and problem.list ~= 1 and problem.kz < 8
+%         and problem.kx * problem.ky > 1
 %end
 %
 %-- Blocks of 1024 threads have 64 registers per thread. This is too few for code that
@@ -32,7 +56,8 @@
 %  local offsets = problem.kx * problem.ky * problem.kz
 %  if target.sm < 90 or target.sm >= 120 then return 1 end
 %  return target.sm == 90 and problem.run >= 3
-%         and (problem.key == 32 or offsets > 32 or config.search == "hash") and 2 or 0
+%         and (problem.key == 32 or offsets > 32 or config.search == "hash" or is_half(config))
+%         and 2 or 0
 %end
 %
 %template = {
@@ -40,7 +65,8 @@
 %  role = "map",
 %  device = "cuda",
 %  params = {
-%    {"search", {"zdelta", "binary", "hash"}, "how inputs are found among the keys"},
+%    {"search", {"zdelta", "binary", "hash", "zdelta_half", "binary_half", "hash_half"},
+%     "how inputs are found among the keys"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.op ~= "index" then return false, "does voxel indexing" end
@@ -49,7 +75,11 @@
 %  constraints = {
 %    {"a z-delta search needs neighbours of outputs to be neighbours of inputs",
 %     function(problem, config, target)
-%       return config.search ~= "zdelta" or not is_inverse(problem)
+%       return searcher_of(config) ~= "zdelta" or not is_inverse(problem)
+%     end},
+%    {"half a search needs a submanifold kernel of odd sizes, up to 7 along z",
+%     function(problem, config, target)
+%       return not is_half(config) or is_symmetric(problem)
 %     end},
 %  },
 %  derive = function(problem, config, target)
@@ -63,6 +93,7 @@
 %      inverse = is_inverse(problem),
 %      list = problem.list == 1,
 %      planes = problem.list ~= 1 and not is_inverse(problem),
+%      searcher = searcher_of(config), half = is_half(config),
 %    }
 %  end,
 %  launch = function(problem, config, target) return {} end,
@@ -85,7 +116,8 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit in one word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
-#define FOURS_APART (SPARING == 1)
+#define HALF $(half and 1 or 0) /* index_half.cuh */
+#define FOURS_APART (SPARING == 1 || HALF)
 #define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours as well */
 
 /*
@@ -103,6 +135,14 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PLANE $(planes and "(KERNEL_Y * RUNS_PER_COLUMN)" or "RUNS")
 #define PLANE_BATCHES ((PLANE + BATCH - 1) / BATCH)
 #define BATCHES (RUNS / PLANE * PLANE_BATCHES)
+% if half then
+/* Runs are counted by batches here. Those before MIDDLE are searched. */
+#define MIDDLE                                                                 \
+    (RUNS / 2 / PLANE * PLANE_BATCHES * BATCH + RUNS / 2 % PLANE)
+#define SEARCHED ((MIDDLE + BATCH - 1) / BATCH) /* batches with such runs */
+% else
+#define SEARCHED BATCHES
+% end
 
 /* How the input of an output follows on each axis (include/spc/layer.h,
  * spc_geometry). */
@@ -224,7 +264,7 @@ SPC_DEVICE int rows_asked(const spc_index_args *args)
 #include "index_order.cuh"
 % else
 #include "index_merge.cuh"
-#include "index_$(config.search).cuh"
+#include "index_$(searcher).cuh"
 #include "index_search.cuh"
 #include "index_order.cuh"
 #include "index_pairs.cuh"
@@ -346,8 +386,12 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
 
     grid_open(&barrier, args->sync);
     open_tiles(args);
-    if (args->stages & SPC_INDEX_SEARCH)
+    if (args->stages & SPC_INDEX_SEARCH) {
         open_searcher(args);
+%   if half then
+        clear_masks(args);
+%   end
+    }
     if (builds) {
         clear_stats(args);
         rows = build(args, s, &barrier, rows);
@@ -364,18 +408,30 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
         }
 #endif
         if (!builds) {
+%   if half and searcher ~= "hash" then
+            grid_arrive(&barrier);
+%   end
             sum_shares(&args->in, s, e.rows_in);
             open_search(args, s);
+%   if half and searcher ~= "hash" then
+            grid_wait(&barrier); /* all masks are clear */
+%   end
         }
 #if TURNS
         if (args->turned.first)
             grid_wait(&barrier);
 #endif
         ready_searcher(args, &e, &barrier);
+%   if half then
+        search_half(args, s, &e, &barrier, r.begin, r.padded_end);
+        if (args->stages & SPC_INDEX_PLAIN)
+            write_plain(args, r.begin, r.padded_end);
+%   else
         if (args->stages & SPC_INDEX_PLAIN)
             search(args, s, &e, r.begin, r.padded_end, 1);
         else
             search(args, s, &e, r.begin, r.padded_end, 0);
+%   end
     } else {
         if (args->stages & SPC_INDEX_SORT)
             digest_rows(args, s, r.begin, r.end);

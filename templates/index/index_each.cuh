@@ -74,7 +74,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
     int valid = p < e->rows, at[BATCH * RUN];
     index_row row = row_at(args, valid ? p : e->rows - 1);
 
-    for (int batch = 0; batch < BATCHES; batch++) {
+    for (int batch = 0; batch < SEARCHED; batch++) {
         map_key want[BATCH * RUN];
         spc_u32 asked = 0;
         index_batch found;
@@ -82,6 +82,10 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
         for (int i = 0; i < BATCH * RUN; i++) {
             int run = batch * BATCH + i / RUN, l = i % RUN;
             want[i] = 0;
+#if HALF
+            if (run >= MIDDLE)
+                continue;
+#endif
             if (valid && l < run_length(run) &&
                 offset_key(args, s, &row, run, l, &want[i]))
                 asked |= 1u << i;

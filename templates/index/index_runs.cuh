@@ -149,6 +149,9 @@ typedef struct row_mask {
 #endif
     spc_u32 code; /* of the row's digest */
     int pairs;
+#if HALF
+    spc_u32 near; /* rows around this one (index_half.cuh) */
+#endif
 } row_mask;
 
 #if FOURS
@@ -176,6 +179,17 @@ SPC_DEVICE void keep_four(const spc_index_args *args, row_mask *mask, int p,
 }
 #endif
 
+#if HALF
+/* Adds bits to a word of the mask of the row at position p. Other rows add theirs
+ * at the same time. */
+SPC_DEVICE void add_bits(const spc_index_args *args, int p, int w, spc_u32 bits)
+{
+    if (bits)
+        spc_atomic_or(args->mask + (long long)w * args->set.rows_padded + p,
+                      bits);
+}
+#endif
+
 /* Ends a word; the current offset belongs to the next word. */
 SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
                            row_mask *mask, int p)
@@ -183,6 +197,9 @@ SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
     int w = (mask->count - 1) >> 5;
     spc_u32 word = mask->valid ? mask->word : 0;
 
+#if HALF
+    add_bits(args, p, w, word);
+#else
     args->mask[(long long)w * args->set.rows_padded + p] = word;
 #if FOURS
     keep_four(args, mask, p, w, word);
@@ -190,6 +207,7 @@ SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
     mask->pairs += spc_popc(word);
     if (args->stages & SPC_INDEX_SORT)
         mask->code |= code_of_word(s, w, word);
+#endif
 }
 
 /* Adds the next offsets, at most 32. */
@@ -209,6 +227,18 @@ SPC_DEVICE void add_to_mask(const spc_index_args *args, const index_shared *s,
     /* A shift by 32 would be undefined. */
     mask->word = shift ? bits >> room : 0;
 }
+
+/* The bit of the offset that is this many keys along z from a run's first, or 0 if
+ * the run has no such offset. */
+SPC_DEVICE spc_u32 bit_at(map_key beyond)
+{
+    /* A key below the run's first wraps around and is far above 32. */
+    return (spc_u64)beyond >> 32 ? 0u : spc_bit((spc_u32)beyond);
+}
+
+#if HALF
+#include "index_half.cuh"
+#endif
 
 /* Stores the result of a batch in the short form and in the row's mask. */
 SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
@@ -262,9 +292,16 @@ SPC_DEVICE void write_found(const spc_index_args *args, const index_shared *s,
                             const index_extent *e, row_mask *mask, int p,
                             int batch, const index_batch *found, int plain)
 {
+#if HALF
+    (void)plain;
+    keep_half(args, s, mask, p, batch, found);
+    if (mask->valid)
+        mirror_batch(args, mask, p, batch, found);
+#else
     keep_batch(args, s, mask, p, batch, found);
     if (plain)
         write_plain_batch(args, mask->valid, p, batch, found);
+#endif
 #if TURNS
     if (args->turned.first && p < e->rows)
         turn_batch(args, p, batch, found);

@@ -37,7 +37,7 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
 #define HELD (NARROW / 32) /* keys of a lane */
 /* Runs that share a window. */
 #define LOOK_RUNS (LIST ? 1 : PLANE_BATCHES * BATCH)
-#define LOOKS (BATCHES * BATCH / LOOK_RUNS)
+#define LOOKS ((SEARCHED * BATCH + LOOK_RUNS - 1) / LOOK_RUNS)
 
 /* In lane l, the start of the window of look `first` + l. */
 SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
@@ -101,6 +101,9 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
                             index_ahead *ahead, index_window *window)
 {
     int last = look * LOOK_RUNS + (LIST ? 1 : PLANE) - 1;
+#if HALF
+    last = at_most(last, MIDDLE - 1);
+#endif
     map_key end = shfl_key(own, 31) + s->u.search.run[last] + RUN;
 
     if (!PAIRED || look == 0)
@@ -119,14 +122,6 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
     window->whole = window->key[window->count - 1] >= end;
     if (PAIRED && look + 1 < LOOKS)
         load_ahead(args, s, rows_in, own, look + 1, ahead);
-}
-
-/* The bit of the offset that is this many keys along z from a run's first, or 0 if
- * the run has no such offset. */
-SPC_DEVICE spc_u32 bit_at(map_key beyond)
-{
-    /* A key below the run's first wraps around and is far above 32. */
-    return (spc_u64)beyond >> 32 ? 0u : spc_bit((spc_u32)beyond);
 }
 
 /* The offsets of a run that are among the keys from its position on. */
@@ -219,12 +214,24 @@ SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
 }
 
 #define REST (PLANE % BATCH) /* runs of a plane's last batch, if fewer */
+#if HALF
+#define LAST_RUNS (MIDDLE - (SEARCHED - 1) * BATCH) /* of the last batch */
+#endif
 
 /* Searches the runs of a batch in one window. */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            int rows_in, map_key own, int batch,
                            const index_window *window, index_batch *found)
 {
+#if HALF
+    if (batch == SEARCHED - 1) {
+        find_runs(args, s, rows_in, own, batch, 0, LAST_RUNS, window, found);
+        SPC_UNROLL
+        for (int j = LAST_RUNS; j < BATCH; j++)
+            found->first[j] = found->bits[j] = 0;
+        return;
+    }
+#endif
     if (REST == 0 || batch % PLANE_BATCHES < PLANE_BATCHES - 1) {
         find_runs(args, s, rows_in, own, batch, 0, BATCH, window, found);
         return;
@@ -251,7 +258,7 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
 
     window.key = s->u.search.window + spc_warp() * WINDOW;
     SPC_ROLLED
-    for (int batch = 0; batch < BATCHES; batch++) {
+    for (int batch = 0; batch < SEARCHED; batch++) {
 #if LIST
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {

@@ -105,7 +105,7 @@ static bool is_hash(const spc__attrs *config)
 {
     const char *search = config ? spc__attrs_text(config, "search", "") : "";
 
-    return strcmp(search, "hash") == 0;
+    return strncmp(search, "hash", 4) == 0; /* hash and hash_half */
 }
 
 spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
