@@ -70,7 +70,7 @@
 %    ring_params[1], ring_params[2], ring_params[3], ring_params[4],
 %    {"weights", {"stay", "stream"}, "weights of an offset in shared memory"},
 %    {"join", {"places", "atomic"}, "how rows of several offsets are added"},
-%    {"near", {0, 1, 2, 3, 4, 7, 10}, "offsets nearer than so many steps by tiles"},
+%    {"near", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "offsets nearer than so many steps by tiles"},
 %  },
 %  accepts = function(problem, target)
 %    local ok, why = ring_accepts(problem, target)

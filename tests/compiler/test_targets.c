@@ -246,6 +246,34 @@ START_TEST(no_template_is_left_out)
 }
 END_TEST
 
+/* A hybrid's threshold reaches from all offsets by pairs (0) to none: one more
+ * than the farthest distance, 3 (kernel - 1) / 2. */
+START_TEST(thresholds_have_their_whole_range)
+{
+    int kernel = 3 + 2 * _i, farthest = 3 * (kernel - 1) / 2;
+    char layer[64];
+    spc__library *library;
+    spc__attrs problem, target, config;
+
+    snprintf(layer, sizeof(layer), "subm,cin=64,cout=64,k=%d", kernel);
+    layer_problem(&problem, layer);
+    assert_ok(spc__target_facts(&target, "sm_90a", &error), error.text);
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    spc__template *tpl = spc__library_find(library, "pairs_mma");
+    assert_ok(spc__template_default(&config, tpl, &problem, &target, &error),
+              error.text);
+    spc__attrs_set_text(&config, "weights", "stream");
+    for (int near = 0; near <= farthest + 2; near++) {
+        spc__attrs_set_number(&config, "near", near);
+        spc_status status =
+            spc__template_check(tpl, &problem, &target, &config, &error);
+        ck_assert_msg((status == SPC_OK) == (near <= farthest + 1),
+                      "k=%d, near=%d: %s", kernel, near, error.text);
+    }
+    spc__library_close(library);
+}
+END_TEST
+
 /* ---- documentation ------------------------------------------------------- */
 
 static bool says(const char *text, const char *name)
@@ -437,6 +465,7 @@ int main(int argc, char **argv)
         tcase_add_test(tcase, no_template_is_left_out);
         tcase_add_test(tcase, points_are_for_those_that_read_triplets);
         tcase_add_test(tcase, every_dataflow_is_described);
+        tcase_add_loop_test(tcase, thresholds_have_their_whole_range, 0, 3);
     }
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
