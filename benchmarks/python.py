@@ -26,13 +26,14 @@ python.json, python.svg, and a log for each part; the table comes last.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Optional
+
+import command
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NETWORKS = ("SECOND", "MinkUNet34C", "CenterPoint", "SpUNet")
@@ -292,26 +293,6 @@ def picture(found: Dict[str, Any], engines: List[str], path: str) -> None:
 # ---- main --------------------------------------------------------------------
 
 
-def default_command() -> Optional[str]:
-    """Returns the command beside the library that the package uses.
-    ImportError: the package or the library is missing."""
-    library = os.environ.get("SPC_LIBRARY")
-    places = []
-    if library:
-        places.append(os.path.join(os.path.dirname(library), "spctune"))
-    package_beside = os.path.join(HERE, "..", "python")
-    if importlib.util.find_spec("spctune") is None:
-        sys.path.append(package_beside)
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        paths = [path for path in paths if path] + [package_beside]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    import spctune
-
-    package = os.path.dirname(spctune.__file__)
-    places.append(os.path.join(package, "bin", "spctune"))
-    return next((p for p in places if os.path.exists(p)), None)
-
-
 def arguments() -> Any:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -343,8 +324,8 @@ def main() -> None:
     args.out = os.path.abspath(args.out)
     os.makedirs(args.out, exist_ok=True)
     try:
-        command = default_command()
-        args.command = args.command or command
+        beside = command.default_command()
+        args.command = args.command or beside
     except ImportError as error:
         sys.exit(f"python.py: {error}")
     env = dict(os.environ)

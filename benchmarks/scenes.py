@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes of the networks: recorded scans from a folder, or generated ones.
+"""Scenes: recorded scans from a folder, or generated ones.
 
 A scan is int32 [rows, 4]: batch, x, y, z, each voxel once, in the order in
 which the sensor met them. A network that states a grid gets the voxels inside
@@ -39,20 +39,57 @@ GRIDS = {
 }
 
 
-def _generated(grid: Grid, seed: int, beams: int) -> np.ndarray:
-    """Returns the voxels of a generated sweep, with voxel 0 at the origin."""
+# Scenes of single layers: the recorded one, one generated in its place where no
+# folder is given, and a tiny one.
+SPECS = {
+    "kitti@0.05": (
+        "kitti_hdl64_full.bin@0.05",
+        "gen:lidar,seed=1,beams=64@0.05",
+        "gen:lidar,seed=1,beams=4@0.5",
+    ),
+    "waymo@0.1": (
+        "waymo_frame.bin@0.1",
+        "gen:lidar,seed=2,beams=64@0.1",
+        "gen:lidar,seed=2,beams=4@0.8",
+    ),
+    "indoor@0.02": (
+        "indoor_rgbd_fragment.bin@0.02",
+        "gen:room,seed=1@0.02",
+        "gen:room,seed=1@0.4",
+    ),
+    "shell 256": ("gen:shell,r=256", "gen:shell,r=256", "gen:shell,r=8"),
+}
+
+
+def spec(name: str, folder: Optional[str], quick: bool) -> str:
+    """Returns the specification of a scene for the command."""
+    recorded, generated, tiny = SPECS[name]
+    if quick:
+        return tiny
+    if folder is None or recorded.startswith("gen:"):
+        return generated
+    return os.path.join(folder, recorded)
+
+
+def voxels(text: str) -> np.ndarray:
+    """Returns the voxels of a specification: int32 [rows, 4]. spctune.Error:
+    there is no such scene."""
     from spctune import _abi
     from spctune._lib import check, lib
 
-    size = ",".join(map(str, grid.size))
-    spec = f"gen:lidar,seed={seed},beams={beams}@{size}"
     scene, error = ctypes.c_void_p(), _abi.spc_error()
-    check(lib.spc_scene_load(scene, spec.encode(), error), error)
+    check(lib.spc_scene_load(scene, os.fsencode(text), error), error)
     rows = lib.spc_scene_rows(scene)
     out = np.empty((rows, 4), np.int32)
     ctypes.memmove(out.ctypes.data, lib.spc_scene_coords(scene), rows * 16)
     lib.spc_scene_free(scene)
-    return out[:, 1:]
+    return out
+
+
+def _generated(grid: Grid, seed: int, beams: int) -> np.ndarray:
+    """Returns the voxels of a generated sweep, with voxel 0 at the origin."""
+    size = ",".join(map(str, grid.size))
+    return voxels(f"gen:lidar,seed={seed},beams={beams}@{size}")[:, 1:]
 
 
 def _recorded(grid: Grid, folder: str, seed: int) -> np.ndarray:

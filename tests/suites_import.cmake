@@ -63,6 +63,9 @@ if(Python3_FOUND)
   # The plots, the pictures and the table of the documents are drawn anew.
   add_test(NAME plots COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/plots.py --check)
+  # So are the list and the page of other papers' figures.
+  add_test(NAME papers COMMAND ${Python3_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/benchmarks/papers.py --check)
   add_test(NAME pictures COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/pictures.py $<TARGET_FILE:spctune> --check)
   # Every function of the headers is in the reference of the interface, and its
