@@ -200,8 +200,14 @@ static const struct format {
 #endif
 #ifdef SPC_WITH_LIBZIP
     {".npz", spc__weights_read_npz, NULL},
+    {".pth", spc__weights_read_torch, NULL},
+    {".pt", spc__weights_read_torch, NULL},
+    {".ckpt", spc__weights_read_torch, NULL},
 #else
     {".npz", NULL, "libzip"},
+    {".pth", NULL, "libzip"},
+    {".pt", NULL, "libzip"},
+    {".ckpt", NULL, "libzip"},
 #endif
     {".npy", spc__weights_read_npy, NULL},
 };
@@ -226,7 +232,7 @@ static spc_status find_format(const struct format **out, const char *path,
     }
     return spc__fail(error, SPC_EINVAL,
                      "'%s' is not a file of weights: expected .safetensors, "
-                     ".npz or .npy; tools/pth2safetensors.py converts .pth",
+                     ".pth, .pt, .ckpt, .npz or .npy",
                      path);
 }
 

@@ -27,6 +27,9 @@ spc_status spc__weights_read_npy(spc_weights *out, const spc__weight_file *file,
                                  spc_error *error);
 spc_status spc__weights_read_npz(spc_weights *out, const spc__weight_file *file,
                                  spc_error *error);
+spc_status spc__weights_read_torch(spc_weights *out,
+                                   const spc__weight_file *file,
+                                   spc_error *error);
 
 /* Creates an empty collection; returns NULL if out of memory. */
 spc_weights *spc__weights_create(void);

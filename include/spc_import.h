@@ -85,8 +85,12 @@ SPC_API spc_status spc_array_floats(float *out, const spc_array *array,
 typedef struct spc_weights spc_weights; /* the arrays of some files */
 
 /*
- * Opens files of arrays: .safetensors, .npz (each member is an array) and .npy
- * (the array is named after the file, without folder and suffix). Uncompressed
+ * Opens files of arrays: .safetensors, .npz (each member is an array), .npy
+ * (the array is named after the file, without folder and suffix), and
+ * checkpoints of PyTorch (.pth, .pt, .ckpt). A checkpoint is a table of
+ * tensors, or has one named model_state, state_dict or model. Nothing in it is
+ * executed: SPC_EUNSUPPORTED if it has more than tensors, containers, numbers
+ * and texts, or was written before PyTorch 1.6. Other uncompressed
  * files are mapped into memory, so opening reads no elements; truncating such a
  * file while it is open ends the program. An array of an unsupported type
  * (texts, objects, complex numbers), or of more than 8 dimensions, is listed as

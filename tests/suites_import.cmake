@@ -28,6 +28,9 @@ spc_import_suite(fuzz_import)
 spc_watch_allocations(test_fuzz_import)
 
 get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
+if("SPC_WITH_LIBZIP" IN_LIST formats)
+  spc_import_suite(torch_file)
+endif()
 if("SPC_WITH_PROTOBUF" IN_LIST formats)
   spc_import_suite(onnx)
   # Sixty points at the corner of the example's grid, twice.

@@ -16,6 +16,7 @@
 #include "harness/counted_allocations.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
+#include "import/pickle.h"
 #include "import/weights.h"
 #ifdef SPC_WITH_PROTOBUF
 #include "import/onnx_file.h"
@@ -82,6 +83,26 @@ static spc_status read_npz(const unsigned char *data, size_t bytes,
 {
     return read_weights(spc__weights_read_npz, data, bytes, error);
 }
+
+static spc_status read_torch(const unsigned char *data, size_t bytes,
+                             spc_error *error)
+{
+    return read_weights(spc__weights_read_torch, data, bytes, error);
+}
+
+/* The checksums of an archive refuse most changes, so the pickle inside is also
+ * changed alone. */
+static spc_status read_pickle(const unsigned char *data, size_t bytes,
+                              spc_error *error)
+{
+    spc__pickle *root, *all;
+    spc_status status =
+        spc__pickle_read(&root, &all, "file.pkl", data, bytes, error);
+
+    sink += status == SPC_OK ? root->count : 0;
+    spc__pickle_free(all);
+    return status;
+}
 #endif
 
 static spc_status read_npy(const unsigned char *data, size_t bytes,
@@ -123,6 +144,8 @@ static const struct {
 #endif
 #ifdef SPC_WITH_LIBZIP
     {".npz", read_npz},
+    {".pth", read_torch},
+    {".pkl", read_pickle},
 #endif
     {".npy", read_npy},
 };

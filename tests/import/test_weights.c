@@ -592,8 +592,8 @@ START_TEST(what_is_no_file_of_weights_is_refused)
     assert_refused(&path, 1, SPC_ENOTFOUND, "none.npy");
     path = write_file("empty.npy", "", 0);
     assert_refused(&path, 1, SPC_EFORMAT, "empty");
-    path = write_file("model.pth", "x", 1);
-    assert_refused(&path, 1, SPC_EINVAL, "pth2safetensors");
+    path = write_file("model.pkl", "x", 1);
+    assert_refused(&path, 1, SPC_EINVAL, "expected .safetensors, .pth");
     path = in_folder("pipe.npy");
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     assert_refused(&path, 1, SPC_EIO, "not a plain file");

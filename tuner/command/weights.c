@@ -367,8 +367,9 @@ const cli_command cli_weights = {
     .operands = "FILE...",
     .summary = "list the arrays of weight files; convert kernels of others",
     .more =
-        "FILE is .safetensors, .npz or .npy (tools/pth2safetensors.py makes "
-        "the first of\na .pth). With --from the arrays that are kernels of "
+        "FILE is .safetensors, .npz, .npy, or a checkpoint of PyTorch (.pth, "
+        ".pt, .ckpt)\nthat has nothing but tensors, containers, numbers and "
+        "texts. With --from the arrays that are kernels of "
         "convolutions, by name and\nshape, are shown as such; with --output "
         "all arrays are written to one file, the\nkernels as "
         "[cout][kx][ky][kz][cin]. Two things a shape does not say: which of "

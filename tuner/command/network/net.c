@@ -27,7 +27,7 @@ static const cli_option options[] = {
     {0, "replace", NULL, CLI_FLAG, AT(replace),
      "add: replace one of this name"},
     {'w', "weights", "FILE", CLI_LIST, AT_NET(weights),
-     "add: .safetensors, .npz or .npy (may be repeated)"},
+     "add: .safetensors, .pth, .npz or .npy (may be repeated)"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed),
      "add: draw the weights that no file has, by this seed from 1 on"},
     {0, "from", "ENGINE", CLI_TEXT, AT_NET(from),

@@ -47,7 +47,7 @@ typedef struct network_args {
          "FILE",                                                               \
          CLI_LIST,                                                             \
          AT(weights),                                                          \
-         ".safetensors, .npz or .npy (may be repeated); default: drawn"},      \
+         ".safetensors, .pth or .npz (may be repeated); default: drawn"},      \
         {0,                                                                    \
          "from",                                                               \
          "ENGINE",                                                             \
