@@ -2,6 +2,7 @@
 /* scene.c - spctune scene: describes a scene. */
 #include "command/cli/npy.h"
 #include "command/cli/output.h"
+#include "command/density.h"
 #include "command/layer_text.h"
 #include "command/layers.h"
 #include "command/verify/relate.h"
@@ -12,6 +13,8 @@
 struct args {
     cli_list layers;
     const char *output;
+    int density; /* the kernel's size; 0: not asked for */
+    const char *plot;
 };
 
 static const cli_option options[] = {
@@ -19,6 +22,10 @@ static const cli_option options[] = {
      "rows, pairs and density of a layer on it (may be repeated)"},
     {'o', "output", "FILE", CLI_OUT, offsetof(struct args, output),
      "write the voxels of the scene there, .npy"},
+    {0, "density", "K", CLI_COUNT, offsetof(struct args, density),
+     "density of the map of a kernel K^3, by the L1 norm of offsets"},
+    {0, "plot", "FILE", CLI_OUT, offsetof(struct args, plot),
+     "with --density: draw it there, .svg"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -233,6 +240,60 @@ static spc_status print_all(const scene_set *scenes, const spc_conv *layers,
     return status;
 }
 
+/* ---- density by norm ----------------------------------------------------- */
+
+static spc_status find_densities(density_facts *out, const scene_set *scenes,
+                                 const struct args *args, int threads)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < scenes->count && status == SPC_OK; i++)
+        status = density_find(&out[i], scenes->at[i], args->density, threads);
+    return status;
+}
+
+static spc_status print_densities(const density_facts *of, int count,
+                                  bool as_json)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+    table t;
+    spc_status status = SPC_OK;
+
+    table_init(&t, density_titles);
+    spc__json_init(&json, &text);
+    spc__json_array(&json, NULL);
+    for (int i = 0; i < count; i++) {
+        density_add(&t, &of[i]);
+        density_write(&json, &of[i]);
+    }
+    spc__json_end_array(&json);
+    if (as_json)
+        status = output_json(&text);
+    else
+        table_print(&t, stdout);
+    spc__buf_release(&text);
+    table_release(&t);
+    return status;
+}
+
+static spc_status look_at_density(const scene_set *scenes,
+                                  const struct args *args,
+                                  const cli_globals *globals)
+{
+    density_facts *of = calloc((size_t)scenes->count + 1, sizeof(*of));
+
+    if (of == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    spc_status status = find_densities(of, scenes, args, globals->threads);
+    if (status == SPC_OK)
+        status = print_densities(of, scenes->count, globals->json);
+    if (status == SPC_OK && args->plot != NULL)
+        status = density_draw(args->plot, of, scenes->count);
+    free(of);
+    return status;
+}
+
 /* Writes batch, x, y, z of every voxel. */
 static spc_status write_voxels(const char *path, const spc_scene *scene)
 {
@@ -242,13 +303,8 @@ static spc_status write_voxels(const char *path, const spc_scene *scene)
                      (size_t)shape[0] * 16);
 }
 
-static spc_status command_scene(cli *self, void *payload)
+static spc_status check_options(const cli *self, const struct args *args)
 {
-    const struct args *args = payload;
-    spc_conv *layers = NULL;
-    scene_set scenes;
-    spc_status status;
-
     if (self->operands.count == 0)
         return cli_fail(SPC_EINVAL, "scene needs a specification, such as "
                                     "scan.bin@0.05 or gen:lidar@0.1");
@@ -256,11 +312,34 @@ static spc_status command_scene(cli *self, void *payload)
         return cli_fail(SPC_EINVAL,
                         "--output takes the voxels of one scene, not of %d",
                         self->operands.count);
+    if (args->density == 0)
+        return args->plot == NULL
+                   ? SPC_OK
+                   : cli_fail(SPC_EINVAL, "--plot draws a density: add "
+                                          "--density 5");
+    if (args->layers.count > 0)
+        return cli_fail(SPC_EINVAL, "--density has its own kernel: leave out "
+                                    "--layer");
+    return density_check(args->density);
+}
+
+static spc_status command_scene(cli *self, void *payload)
+{
+    const struct args *args = payload;
+    spc_conv *layers = NULL;
+    scene_set scenes;
+    spc_status status;
+
+    if ((status = check_options(self, args)) != SPC_OK)
+        return status;
     if ((status = read_layers(&layers, &args->layers)) != SPC_OK)
         return status;
     cli_catch_signals(self);
     if ((status = load_scenes(&scenes, self, &self->operands)) == SPC_OK) {
-        status = print_all(&scenes, layers, args->layers.count, &self->globals);
+        status = args->density > 0
+                     ? look_at_density(&scenes, args, &self->globals)
+                     : print_all(&scenes, layers, args->layers.count,
+                                 &self->globals);
         if (status == SPC_OK && args->output != NULL)
             status = write_voxels(args->output, scenes.at[0]);
         /* After an interrupt a thread may still read a scene. */
@@ -301,7 +380,12 @@ const cli_command cli_scene = {
         "none but themselves.\nWith --layer: the rows and pairs of that "
         "layer, found on the host. The scene is\nits input; of an inverse "
         "layer it is the input of the strided layer that it\ninverts. "
-        "`density` is pairs / (rows out * offsets).\nThe file of --output has "
+        "`density` is pairs / (rows out * offsets).\n"
+        "With --density: the share of voxels that have a neighbour at an "
+        "offset of a\nsubmanifold kernel of K^3, K = 3, 5 or 7, as the mean of "
+        "all offsets with the\nsame |x|+|y|+|z|, and the least and the most of "
+        "a single one. The file of --plot\nhas a bar for each. Thresholds of "
+        "hybrid kernels follow this norm.\nThe file of --output has "
         "a row of int32 for each voxel: batch, x, y, z.",
     .options = options,
     .args_bytes = sizeof(struct args),
