@@ -18,7 +18,7 @@ endfunction()
 spc_install_library(runtime spc)
 set(headers include/spc.h include/spc.hpp)
 if(NOT SPC_RUNTIME_ONLY)
-  spc_install_library(runtime spc_import)
+  spc_install_library(import spc_import)
   spc_install_library(lab spclab)
   list(APPEND headers include/spc_import.h)
   install(TARGETS spctune DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
@@ -119,12 +119,19 @@ if(NOT SPC_RUNTIME_ONLY AND SPC_RUN_SPCTUNE)
     DESTINATION ${zsh_dir} RENAME _spctune)
 endif()
 install(FILES LICENSE COMPONENT license DESTINATION ${share}/doc/spctune)
-# The examples and the other pages that these documents name.
-install(FILES README.md CHANGELOG.md COMPONENT command
-  DESTINATION ${share}/doc/spctune)
+# The documents lie as in the source tree, except the headers that they name.
+file(RELATIVE_PATH headers /${share}/doc/spctune
+  /${CMAKE_INSTALL_INCLUDEDIR}/)
+install(CODE "
+  file(READ \"${PROJECT_SOURCE_DIR}/README.md\" text)
+  string(REPLACE \"](include/\" \"](${headers}/\" text \"\${text}\")
+  file(WRITE \"${PROJECT_BINARY_DIR}/README.md\" \"\${text}\")"
+  COMPONENT command)
+install(FILES ${PROJECT_BINARY_DIR}/README.md CHANGELOG.md CONTRIBUTING.md
+  COMPONENT command DESTINATION ${share}/doc/spctune)
 install(FILES templates/README.md COMPONENT command
   DESTINATION ${share}/doc/spctune/templates)
 install(DIRECTORY examples COMPONENT command DESTINATION ${share}/doc/spctune
   PATTERN "CMakeLists.txt" EXCLUDE PATTERN "quickstart.sh" EXCLUDE)
 install(DIRECTORY docs COMPONENT command DESTINATION ${share}/doc/spctune
-  PATTERN "spctune.1.md" EXCLUDE PATTERN "site.css" EXCLUDE)
+  PATTERN "site.css" EXCLUDE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Packages for Debian and Ubuntu: the runtime library, the library that tunes, the
-# development files, the command, and the tuned choices. `cmake --preset deb` has
+# Packages for Debian and Ubuntu: the libraries, each with the dependencies of its
+# own, the development files, the command, and the tuned choices. `cmake --preset deb` has
 # the prefix under which these systems search for libraries.
 set(SPC_PACKAGE_CONTACT "The spctune project <maintainers@spctune.invalid>"
   CACHE STRING "Maintainer of the packages: Name <address>")
@@ -61,19 +61,25 @@ foreach(name IN LISTS SPC_CMAKE_PRIVATE SPC_LAB_CMAKE_PRIVATE formats)
   endif()
 endforeach()
 if(NOT SPC_RUNTIME_ONLY)
-  list(APPEND CPACK_COMPONENTS_ALL lab command data)
-  set(lab libspclab${PROJECT_VERSION_MAJOR})
-  spc_package(lab ${lab} libs
+  list(APPEND CPACK_COMPONENTS_ALL import lab command data)
+  spc_package(import libspc-import${PROJECT_VERSION_MAJOR} libs
+    "sparse convolution on 3D point clouds: import library
+This package has the library that reads weights and networks of other
+programs, such as .onnx and .safetensors files.")
+  spc_package(lab libspclab${PROJECT_VERSION_MAJOR} libs
     "sparse convolution on 3D point clouds: tuning library
 This package has the library that verifies, measures and tunes kernels, in
 your own programs and in the command.")
-  set(CPACK_DEBIAN_LAB_PACKAGE_SHLIBDEPS ON)
   # dpkg-shlibdeps looks for libspc here, as it is not installed yet.
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/runtime)
-  # It uses functions of libspc that are not public.
-  set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
-  string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    ", ${lab} (= ${SPC_DEBIAN_VERSION})")
+  foreach(library IMPORT LAB)
+    set(CPACK_DEBIAN_${library}_PACKAGE_SHLIBDEPS ON)
+    # It uses functions of libspc that are not public.
+    set(CPACK_DEBIAN_${library}_PACKAGE_DEPENDS
+      "${runtime} (= ${SPC_DEBIAN_VERSION})")
+    string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+      ", ${CPACK_DEBIAN_${library}_PACKAGE_NAME} (= ${SPC_DEBIAN_VERSION})")
+  endforeach()
   spc_package(command spctune science
     "sparse convolution on 3D point clouds: tuning command
 This package has the command, which generates, verifies and tunes kernels

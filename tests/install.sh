@@ -29,6 +29,23 @@ check_lab() { # NAME PROGRAM
     says="848 voxels" check "$@"
 }
 
+# Every link of the documents of a tree leads to a file.
+check_links() { # NAME ROOT
+    find "$2" -name '*.md' >"$work/pages"
+    while read -r page; do
+        grep -oE '(\]\(|src=")[^)#": ]+[)#"]' "$page" |
+            sed -E 's/^(\]\(|src=")//; s/.$//' |
+            while read -r link; do
+                [ -e "$(dirname "$page")/$link" ] ||
+                    echo "${page#"$2"}: $link is not there"
+            done
+    done <"$work/pages" >"$work/lost"
+    [ -s "$work/pages" ] || fail "$1: no documents"
+    [ ! -s "$work/lost" ] || fail "$1: $(cat "$work/lost")"
+    echo "ok: links, $1"
+}
+check_links install "$work/tree"
+
 # ---- pkg-config
 cp "$here/installed/consumer.c" "$work/consumer.cpp"
 cc $(pkg-config --cflags spc) "$here/installed/consumer.c" \
@@ -124,7 +141,8 @@ if command -v dpkg-deb >/dev/null; then
     env -u LD_LIBRARY_PATH cpack --config "$build/CPackConfig.cmake" \
         -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
-    for name in libspc1 libspclab1 libspc-dev spctune spctune-data; do
+    for name in libspc1 libspc-import1 libspclab1 libspc-dev spctune \
+        spctune-data; do
         deb=$(echo "$work/deb/${name}"_*.deb)
         dpkg-deb -x "$deb" "$work/root" || fail "no package $name"
         [ -s "$work/root/usr/share/doc/$name/copyright" ] ||
@@ -136,10 +154,18 @@ if command -v dpkg-deb >/dev/null; then
     done
     dpkg-deb -f "$work"/deb/libspc1_*.deb Depends | grep -q libsqlite3 ||
         fail "its Depends"
-    dpkg-deb -f "$work"/deb/libspclab1_*.deb Depends |
-        grep -q 'libspc1 (= ' || fail "the Depends of libspclab1"
-    ! dpkg-deb -c "$work"/deb/libspc1_*.deb | grep libspclab ||
-        fail "libspc1 has libspclab"
+    for name in libspc-import1 libspclab1; do
+        dpkg-deb -f "$work/deb/$name"_*.deb Depends |
+            grep -q 'libspc1 (= ' || fail "the Depends of $name"
+        dpkg-deb -f "$work"/deb/libspc-dev_*.deb Depends |
+            grep -q "$name (= " || fail "the Depends of libspc-dev on $name"
+    done
+    # An image that only runs networks has no readers of other files.
+    ! dpkg-deb -c "$work"/deb/libspc1_*.deb | grep -E 'libspclab|libspc_import' ||
+        fail "libspc1 has another library"
+    ! dpkg-deb -f "$work"/deb/libspc1_*.deb Depends |
+        grep -E 'jansson|libzip|protobuf' || fail "libspc1 needs readers"
+    check_links packages "$work/root"
     dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
     [ -s "$work/root/usr/include/spc.hpp" ] || fail "libspc-dev has no spc.hpp"
     dpkg-deb -f "$work"/deb/libspc-dev_*.deb Depends | grep -q libsqlite3-dev ||

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Adds to the packages of CPack what it cannot write itself:
 # the field Multi-Arch (before CMake 3.31), the trigger of a shared library
-# instead of scripts that call ldconfig, and compressed manual pages.
+# instead of scripts that call ldconfig, compressed manual pages, and links to the
+# licence, which Debian's packages have in the file `copyright`.
 foreach(package IN LISTS CPACK_PACKAGE_FILES)
   set(tree ${CPACK_TEMPORARY_DIRECTORY}/complete)
   file(REMOVE_RECURSE ${tree})
@@ -25,6 +26,11 @@ foreach(package IN LISTS CPACK_PACKAGE_FILES)
   file(GLOB pages ${tree}/usr/share/man/man1/*.1)
   foreach(page IN LISTS pages)
     execute_process(COMMAND gzip -9n ${page} COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+  file(GLOB documents ${tree}/usr/share/doc/spctune/*.md)
+  foreach(document IN LISTS documents)
+    execute_process(COMMAND sed -i "s/](LICENSE)/](copyright)/" ${document}
+      COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
   execute_process(COMMAND sh -c
     "find usr -type f -print0 | sort -z | xargs -0 md5sum > DEBIAN/md5sums"
