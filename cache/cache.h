@@ -291,6 +291,13 @@ spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
                                 int64_t problem, spc__trial **out, int *count,
                                 spc_error *error);
 
+/* Facts that hold for all devices of a class, by which devices are compared. An
+ * export of choices has them; it has no measured figures, which are those of
+ * one machine. */
+#define SPC__FACT_MULTIPROCESSORS "multiprocessors"
+#define SPC__FACT_SHARED_BLOCK "shared_block"
+#define SPC__FACT_MEMORY_GBPS "memory_gbps"
+
 /* Measured facts of a device ("copy_gbps" -> 4300), by device class. Put
  * replaces facts of the same name and keeps the others. An upper layer's fact
  * hides a lower one's. Get returns SPC_ENOTFOUND if no fact is known. */
@@ -298,6 +305,19 @@ spc_status spc__cache_put_device(spc__cache *cache, const char *device,
                                  const spc__attrs *facts, spc_error *error);
 spc_status spc__cache_get_device(spc__cache *cache, const char *device,
                                  spc__attrs *facts, spc_error *error);
+
+/* A device class that has records, and the target of one of them. */
+typedef struct spc__cache_device {
+    char device[64];
+    char target[24];
+} spc__cache_device;
+
+/* Lists the devices of all files, without order. *out lives until the next
+ * call. *version changes if the list may have changed. Costs microseconds
+ * unless a file has changed. */
+spc_status spc__cache_devices(const spc__cache_device **out, int *count,
+                              uint64_t *version, spc__cache *cache,
+                              spc_error *error);
 
 /* One listed record for `db ls` and `db show`, layer by layer. */
 typedef struct spc__cache_row {

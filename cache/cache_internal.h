@@ -60,6 +60,7 @@ typedef enum spc__sql {
     SPC__SQL_DROP_SEALS,
     SPC__SQL_FREE_NETWORK,
     SPC__SQL_SET_ASIDE,
+    SPC__SQL_ALL_DEVICES,
     SPC__SQL_COUNT
 } spc__sql;
 
@@ -93,7 +94,8 @@ typedef struct spc__layer {
     unsigned next_provenance;
 } spc__layer;
 
-typedef struct spc__similar spc__similar; /* similar.c */
+typedef struct spc__similar spc__similar;         /* similar.c */
+typedef struct spc__device_list spc__device_list; /* devices.c */
 
 struct spc__cache {
     spc__layer *layers; /* uppermost first */
@@ -101,6 +103,7 @@ struct spc__cache {
     bool has_user;         /* layers[0] is the read-write one */
     spc__similar *similar; /* records read by near look-ups */
     int similar_count;
+    spc__device_list *devices; /* NULL: never asked for */
     spc__buf layer_text; /* scratch buffers, so that a hot lookup allocates
                           * nothing */
     spc__buf buckets_text;
@@ -496,5 +499,8 @@ bool spc__similar_is_known(const spc__cache *cache,
 spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
                             const spc__problem_key *key, spc_error *error);
 void spc__similar_free(spc__cache *cache);
+
+/* devices.c */
+void spc__devices_free(spc__cache *cache);
 
 #endif

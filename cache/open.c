@@ -503,6 +503,7 @@ void spc__cache_close(spc__cache *cache)
     if (cache == NULL)
         return;
     spc__similar_free(cache);
+    spc__devices_free(cache);
     for (int i = 0; i < cache->count; i++) {
         layer_close(&cache->layers[i]);
         spc__manifest_free(cache->layers[i].manifest);

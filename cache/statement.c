@@ -229,6 +229,15 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " ON c.problem = p.id JOIN quarantine AS q"
         " ON (q.kind = 'choice' AND q.record = p.id)"
         " OR (q.kind = 'trial' AND q.record = c.trial)" PROBLEM_IS,
+
+    /* From each device to the next, as DISTINCT would read all problems. */
+    [SPC__SQL_ALL_DEVICES] =
+        "WITH RECURSIVE each(device) AS (SELECT min(device) FROM problem"
+        " UNION ALL SELECT (SELECT min(device) FROM problem"
+        "  WHERE device > each.device) FROM each WHERE device IS NOT NULL)"
+        " SELECT device, (SELECT target FROM problem AS p"
+        "  WHERE p.device = each.device LIMIT 1)"
+        " FROM each WHERE device IS NOT NULL",
 };
 
 /* The meaning of each result, and how to correct it. */

@@ -875,6 +875,10 @@ class plan : public detail::object<spc_plan, spc_plan_free>
     {
         return spc_plan_match(get());
     }
+    spc_level level() const noexcept
+    {
+        return spc_plan_level(get());
+    }
     const char *reason() const noexcept
     {
         return spc_plan_reason(get());

@@ -9,6 +9,11 @@ target_compile_definitions(test_cuda_host PRIVATE
 spc_watch_allocations(test_cuda_host)
 target_link_options(test_cuda_host PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym)
 
+# Which other GPU's choices serve a GPU.
+spc_suite(related)
+target_compile_definitions(test_related PRIVATE
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+
 # The frame loop: what it asks of the driver is counted there as well.
 spc_suite(frames)
 spc_gpu_suite(frames)
@@ -34,6 +39,7 @@ foreach(double fake_cuda fake_nvrtc fake_cublaslt)
   target_link_libraries(${double} PRIVATE spc_flags)
   add_dependencies(test_cuda_host ${double})
   add_dependencies(test_frames ${double})
+  add_dependencies(test_related ${double})
   add_dependencies(test_cublas ${double})
 endforeach()
 target_link_libraries(fake_cuda PRIVATE Threads::Threads)
@@ -41,9 +47,9 @@ target_link_libraries(fake_cuda PRIVATE Threads::Threads)
 # memory for a header, and ends by a signal; memory in the static block has none.
 target_compile_options(fake_cuda PRIVATE -ftls-model=initial-exec)
 # The libraries of this machine do not work with the double.
-set_property(TEST cuda_host frames APPEND PROPERTY
+set_property(TEST cuda_host frames related APPEND PROPERTY
   ENVIRONMENT "SPC_CUBLASLT=/nonexistent")
-set_property(TEST cublas cuda_host frames APPEND PROPERTY
+set_property(TEST cublas cuda_host frames related APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
 
 # Host time of a launch, for docs/performance.md; built, not run.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "context/problem_key.h"
+#include "context/related.h"
 #include "tuner/work_lease.h"
 #include <math.h>
 #include <stdio.h>
@@ -97,9 +98,9 @@ void spc__record_add_scene(spc__record *record, const spc_conv *conv,
 {
     double entries = (double)relation->rows_out * relation->offsets;
 
-    spc__problem_key_init(&record->keys[record->scene_count++], record->ctx, conv,
-                  relation->rows_in, relation->rows_out,
-                  entries > 0 ? (double)relation->pairs / entries : 0);
+    spc__problem_key_init(&record->keys[record->scene_count++], record->ctx,
+                          conv, relation->rows_in, relation->rows_out,
+                          entries > 0 ? (double)relation->pairs / entries : 0);
     note_scene(&record->provenance, name);
 }
 
@@ -263,8 +264,8 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /*
- * A choice that was made with an older version of its template is only a
- * starting point, not an exact hit.
+ * A choice that was made with an older version of its template, or on another
+ * device, is only a starting point, not an exact hit.
  */
 static served serving(const spc__record *record,
                       const spc__candidates *candidates, int s)
@@ -277,12 +278,13 @@ static served serving(const spc__record *record,
 
     /* Unreadable choices are ignored. */
     if (found != NULL && record->ctx->cache != NULL)
-        spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
-                                MOST, &count, &error);
+        spc__ctx_find_choices(record->ctx, &record->keys[s], found, MOST,
+                              &count, &error);
     for (int i = 0; i < count && out.entry == NULL; i++) {
         out.entry = spc__record_alike(candidates, &found[i].trial);
         out.exact =
             out.entry != NULL && found[i].match == SPC__MATCH_EXACT &&
+            strcmp(found[i].key.device, record->keys[s].device) == 0 &&
             out.entry == spc__record_entry_of(candidates, &found[i].trial);
         out.is_cut = ends_with(found[i].reason, SPC__CUT_SHORT);
         out.in_network = strncmp(found[i].reason, SPC__IN_NETWORK,
@@ -521,6 +523,8 @@ static spc_status put_choice(const spc__record *record,
         if (status != SPC_OK && has_choice(record, s, trial))
             status = SPC_OK;
     }
+    if (status == SPC_OK)
+        spc__ctx_note_facts(record->ctx);
     free(trial);
     return status;
 }

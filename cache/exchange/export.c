@@ -3,6 +3,7 @@
 #include "cache/exchange/exchange.h"
 
 #include "base/error.h"
+#include "base/text/names.h"
 #include "cache/exchange/records.h"
 #include "cache/exchange/table_write.h"
 #include "cache/network/network_text.h"
@@ -127,6 +128,16 @@ static spc_status write_record(output *out, spc__record *record,
                : spc__fail(error, status, "what is exported cannot be written");
 }
 
+/* True if the fact holds for all devices of a class. */
+static bool is_of_class(const spc__record *fact)
+{
+    static const char *const names[] = {SPC__FACT_MULTIPROCESSORS,
+                                        SPC__FACT_SHARED_BLOCK,
+                                        SPC__FACT_MEMORY_GBPS, NULL};
+
+    return spc__name_index(names, spc__record_value(fact, 1)) >= 0;
+}
+
 /* Writes all intact records of a kind, and counts the damaged ones. */
 static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
                               spc_error *error)
@@ -138,7 +149,8 @@ static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
 
     while (status == SPC_OK && more) {
         status = spc__cursor_next(&more, &record, &cursor, error);
-        if (status == SPC_OK && more)
+        if (status == SPC_OK && more &&
+            (out->what != SPC__EXPORT_CHOICES || is_of_class(&record)))
             status = write_record(out, &record, error);
     }
     *out->damaged += cursor.damaged;
@@ -147,8 +159,8 @@ static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
     return status;
 }
 
-/* Facts describe one machine, so the receiver of choices measures its own. Code
- * is useless without its bytes, and weights are binary, like code. */
+/* Measured facts describe one machine, so the receiver of choices measures its
+ * own. Code is useless without its bytes, and weights are binary, like code. */
 spc_status spc__cache_export(spc__cache *cache, spc__export what,
                              spc_status (*write)(const char *text, size_t bytes,
                                                  void *payload),
@@ -164,7 +176,7 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     spc_status status = write(heading, sizeof(heading) - 1, payload);
     if (status == SPC_OK)
         status = export_table(&out, layer, error);
-    if (status == SPC_OK && what != SPC__EXPORT_CHOICES)
+    if (status == SPC_OK)
         status = export_kind(&out, layer, SPC__FACT, error);
     if (status == SPC_OK && what == SPC__EXPORT_CODE)
         status = export_kind(&out, layer, SPC__CODE, error);

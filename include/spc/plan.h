@@ -34,7 +34,8 @@ enum {
  * gradient of inputs, the same two for the equivalent forward layer; the
  * nearest measured layer with channels less than two octaves away whose
  * configuration passes the constraints, or a nearer record whose template has
- * changed since (SPC_MATCH_NEAREST); the template's default. Prepares the map's
+ * changed since (SPC_MATCH_NEAREST); the template's default. Records of other
+ * devices follow those of the device (spc_level). Prepares the map's
  * layout for the chosen kernel and waits for it, so any stream may then run the
  * plan. If the map was updated and not checked since, its filling may still be
  * running; the call then first waits for all work on the device, as do
@@ -59,6 +60,23 @@ typedef enum spc_match {
 
 /* Returns how the plan's kernel was found; SPC_MATCH_DEFAULT for NULL. */
 SPC_API spc_match spc_plan_match(const spc_plan *plan);
+
+/*
+ * The device whose record gave the kernel. Records are looked up for the
+ * device by its name, then for the devices of its architecture (an H100 and a
+ * GH200 are served the records of an H200), then for the GPU that is nearest by
+ * generation, multiprocessors, memory bandwidth and shared memory. A record of
+ * another device has the match SPC_MATCH_NEAREST: the layer is not tuned here.
+ */
+typedef enum spc_level {
+    SPC_LEVEL_DEVICE,
+    SPC_LEVEL_ARCHITECTURE,
+    SPC_LEVEL_FACTS,
+    SPC_LEVEL_DEFAULT /* no record */
+} spc_level;
+
+/* Returns the level of the plan's record; SPC_LEVEL_DEFAULT for NULL. */
+SPC_API spc_level spc_plan_level(const spc_plan *plan);
 SPC_API const char *spc_plan_reason(const spc_plan *plan); /* Returns one
                                                               sentence that
                                                               describes the
@@ -108,7 +126,8 @@ typedef struct spc_explanation {
     int64_t workspace_bytes; /* -1: depends on the number of resident blocks,
                                 which only loaded code can report */
     char layout[64];         /* the layout of the map that the kernel reads */
-    int64_t reserved[4];     /* 0 */
+    spc_level level;         /* as spc_plan_level */
+    int64_t reserved[3];     /* 0 */
 } spc_explanation;
 
 /*

@@ -367,6 +367,10 @@ SPC_MATCH_EXACT = 0
 SPC_MATCH_BUCKET = 1
 SPC_MATCH_NEAREST = 2
 SPC_MATCH_DEFAULT = 3
+SPC_LEVEL_DEVICE = 0
+SPC_LEVEL_ARCHITECTURE = 1
+SPC_LEVEL_FACTS = 2
+SPC_LEVEL_DEFAULT = 3
 
 
 class spc_explain_question(Structure):
@@ -389,7 +393,8 @@ class spc_explanation(Structure):
         ("weights_bytes", c_size_t),
         ("workspace_bytes", c_int64),
         ("layout", c_char * 64),
-        ("reserved", c_int64 * 4),
+        ("level", c_int),
+        ("reserved", c_int64 * 3),
     ]
 
 SPC_KRSC = 0
@@ -1169,6 +1174,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_uint)),
     "spc_plan_free": (None, (c_void_p,)),
     "spc_plan_match": (c_int, (c_void_p,)),
+    "spc_plan_level": (c_int, (c_void_p,)),
     "spc_plan_reason": (c_char_p, (c_void_p,)),
     "spc_plan_is_shipped": (c_bool, (c_void_p,)),
     "spc_plan_template": (c_char_p, (c_void_p,)),

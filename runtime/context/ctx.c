@@ -11,7 +11,6 @@
 #include "base/sized.h"
 #include "context/background.h"
 #include "context/ceilings.h"
-#include "context/shipped.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +142,7 @@ static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
     if (options->shipped != NULL &&
         (ctx->shipped_folder = strdup(options->shipped)) == NULL)
         return spc__fail_memory(error, strlen(options->shipped) + 1);
-    spc__shipped_file(&file, options->shipped, ctx->info.name);
+    spc__ctx_find_shipped(&file, options->shipped, ctx);
     if (file.length > 0 &&
         (ctx->shipped = strdup(spc__buf_text(&file))) == NULL)
         status = spc__fail_memory(error, file.length + 1);
@@ -431,6 +430,7 @@ void spc__ctx_leave(spc_ctx *ctx)
     spc__device_close(ctx->device);
     pthread_mutex_destroy(&ctx->failures_lock);
     free_failures(ctx->failures);
+    spc__ctx_related_free(ctx);
     free(ctx->template_dir);
     free(ctx->key);
     free(ctx->shipped);

@@ -13,6 +13,7 @@
 
 typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
 typedef struct spc__failure spc__failure; /* the last failure of a thread */
+typedef struct spc__related_list spc__related_list; /* related.c */
 
 struct spc_ctx {
     unsigned forks; /* spc__forks() at its creation */
@@ -37,6 +38,7 @@ struct spc_ctx {
     char *key;                          /* for signatures, or NULL */
     char *shipped;                      /* the lowest database file, or NULL */
     char *shipped_folder;               /* as given by the caller, or NULL */
+    spc__related_list *related;         /* NULL: never asked for */
     struct spc__background *background; /* NULL: not started */
     const volatile int *cancel;         /* the caller's, or NULL */
     pthread_mutex_t failures_lock;      /* guards the list, not its records */
@@ -155,6 +157,15 @@ void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
 spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
                                const char *const *layers, int count,
                                const char *key, spc_error *error);
+
+/* shipped.c: the shipped file for the device of `ctx` (shipped.h), else that of
+ * the nearest related device in the first folder that has one (related.h).
+ * Opens the files of the folder in that case, under a millisecond each. */
+void spc__ctx_find_shipped(spc__buf *out, const char *folder,
+                           const spc_ctx *ctx);
+
+/* related.c: frees the list of related devices. */
+void spc__ctx_related_free(spc_ctx *ctx);
 
 /* code.c: the table of modules, created and freed with the context. */
 spc__modules *spc__modules_create(void);

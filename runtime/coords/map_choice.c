@@ -4,6 +4,7 @@
 #include "coords/map_choice.h"
 
 #include "base/error.h"
+#include "context/related.h"
 #include "coords/index/indexer.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +49,8 @@ static bool is_current(spc_ctx *ctx, const spc__trial *trial)
            strcmp(hex, trial->template_hash) == 0;
 }
 
-/* Finds the record of exactly this geometry; records of other kernels do not
- * apply. */
+/* Finds the record of exactly this geometry, of this device or another one of
+ * its architecture; records of other kernels do not apply. */
 static bool find_record(spc__choice *out, spc_ctx *ctx,
                         const spc_geometry *geometry, bool inverse)
 {
@@ -58,8 +59,7 @@ static bool find_record(spc__choice *out, spc_ctx *ctx,
     int count = 0;
 
     spc__map_key(&key, ctx, geometry, inverse);
-    if (spc__cache_find_choices(ctx->cache, &key, out, 1, &count, &error) !=
-        SPC_OK)
+    if (spc__ctx_find_choices(ctx, &key, out, 1, &count, &error) != SPC_OK)
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "the database does not answer fully: %s", error.text);
     return count > 0 && out->match == SPC__MATCH_EXACT &&

@@ -53,6 +53,7 @@ spc_status spc__cuda_capability(int *out, const spc__cuda *api, CUdevice device,
 spc_status spc__cuda_describe(spc_device_info *out, const spc__cuda *api,
                               CUdevice device, int ordinal, spc_error *error);
 int spc__cuda_list(spc_device_info *out, int capacity);
+double spc__cuda_memory_gbps(const spc__device *device);
 
 /* spc__device_ops.has_gemm and .gemm (cuda_gemm.c). */
 bool spc__cuda_has_gemm(spc__device *device);

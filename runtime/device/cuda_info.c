@@ -64,6 +64,24 @@ spc_status spc__cuda_describe(spc_device_info *out, const spc__cuda *api,
     return SPC_OK;
 }
 
+/* Two transfers a clock (in kHz), of the bus (in bits). A driver that does not
+ * report them leaves the bandwidth unknown: it only orders other devices by how
+ * near they are. */
+double spc__cuda_memory_gbps(const spc__device *device)
+{
+    const spc__cuda_device *d = (const spc__cuda_device *)device;
+    int clock = 0, bits = 0;
+
+    if (spc__cuda_attribute(&clock, &d->api, d->handle,
+                            CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+                            NULL) != SPC_OK ||
+        spc__cuda_attribute(&bits, &d->api, d->handle,
+                            CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+                            NULL) != SPC_OK)
+        return 0;
+    return 2e3 * clock * (bits / 8.0) / 1e9;
+}
+
 /* Stops at the first device that does not answer. */
 int spc__cuda_list(spc_device_info *out, int capacity)
 {

@@ -15,9 +15,8 @@
 #include "compiler/artefact.h"
 #include "spc.h"
 
-typedef struct spc__device
-    spc__device; /* the struct of each device begins with: const spc__device_ops
-                    *ops; */
+typedef struct spc__device spc__device; /* the struct of each device begins
+                                         *with: const spc__device_ops ops; */
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
 typedef struct spc__pool spc__pool;   /* base/pool.h */
@@ -88,8 +87,8 @@ typedef struct spc__device_ops {
     bool stays_in_process;    /* a child of fork() cannot use it */
     bool builds_maps_on_host; /* builds maps with host threads instead of
                                  kernels */
-    unsigned index_block; /* threads of a block that builds a map; 0: the
-                           * maximum of the kernel */
+    unsigned index_block;     /* threads of a block that builds a map; 0: the
+                               * maximum of the kernel */
 
     /* Fills up to `capacity` infos and returns the number of devices. It is
      * cheap, and silent if the driver is missing. */
@@ -103,6 +102,9 @@ typedef struct spc__device_ops {
      * runs, if not its own), target, sm, shared_block, shared_sm, registers_sm,
      * max_threads, multiprocessors. cpu: device, target, isa, vector_bytes. */
     void (*target)(const spc__device *device, spc__attrs *out);
+    /* Returns the peak bandwidth of its memory in GB/s as the driver reports
+     * it, or 0 if unknown. NULL: unknown. */
+    double (*memory_gbps)(const spc__device *device);
     /* Returns the threads that run its kernels, for loops that build maps on
      * the host. Set if builds_maps_on_host is set. */
     spc__pool *(*pool)(spc__device *device);
@@ -199,6 +201,14 @@ static inline bool spc__device_has_gemm(spc__device *d)
     const spc__device_ops *ops = spc__device_ops_of(d);
 
     return ops->has_gemm != NULL && ops->has_gemm(d);
+}
+
+/* The peak bandwidth of its memory in GB/s; 0: unknown. */
+static inline double spc__device_memory_gbps(const spc__device *d)
+{
+    const spc__device_ops *ops = spc__device_ops_of(d);
+
+    return ops->memory_gbps != NULL ? ops->memory_gbps(d) : 0;
 }
 
 /* All devices, best first. Ends with NULL. */

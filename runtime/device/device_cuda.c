@@ -592,6 +592,7 @@ const spc__device_ops spc__device_cuda = {
     .close = cuda_close,
     .info = cuda_info,
     .target = cuda_target,
+    .memory_gbps = spc__cuda_memory_gbps,
     .stays_in_process = true,
     .alloc = spc__cuda_alloc,
     .dealloc = spc__cuda_dealloc,

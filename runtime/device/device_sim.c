@@ -60,19 +60,7 @@ static sim_device *self(spc__device *device)
 
 /* ---- options --------------------------------------------------------- */
 
-/* CUDA C++ Programming Guide, table of compute capabilities. */
-static const spc__sim_target targets[] = {
-    {"sm_90a", 90, 232448, 233472, 2048, 32},
-    {"sm_90", 90, 232448, 233472, 2048, 32},
-    {"sm_75", 75, 65536, 65536, 1024, 16},
-    {"sm_80", 80, 166912, 167936, 2048, 32},
-    {"sm_86", 86, 101376, 102400, 1536, 16},
-    {"sm_89", 89, 101376, 102400, 1536, 24},
-    {"sm_100", 100, 232448, 233472, 2048, 32},
-    {"sm_120", 120, 101376, 102400, 1536, 24},
-};
-
-enum { TARGETS = sizeof(targets) / sizeof(*targets) };
+enum { MOST_TARGETS = 16 };
 
 /* Returns the variable's value, or NULL if it is not set or empty. */
 static const char *option(const char *name)
@@ -122,14 +110,14 @@ static spc_status choose_async(spc__sim_options *out, spc_error *error)
 static spc_status choose_target(spc__sim_options *out, spc_error *error)
 {
     static const char name[] = "SPC_SIM_TARGET";
-    const char *value = option(name), *names[TARGETS + 1] = {NULL};
+    const char *value = option(name), *names[MOST_TARGETS + 1] = {NULL};
 
-    for (int i = 0; i < TARGETS; i++)
-        names[i] = targets[i].name;
+    for (int i = 0; i < MOST_TARGETS && spc__architectures[i].name; i++)
+        names[i] = spc__architectures[i].name;
     int index = value != NULL ? spc__name_index(names, value) : 0;
     if (index < 0)
         return spc__fail_unknown(error, name, spc__span_of(value), names);
-    out->target = &targets[index];
+    out->target = &spc__architectures[index];
     return SPC_OK;
 }
 
@@ -164,7 +152,8 @@ static int sim_list(spc_device_info *out, int capacity)
     spc__sim_options options;
 
     if (choose_options(&options, NULL) != SPC_OK)
-        options.target = &targets[0]; /* opening the device reports it */
+        options.target =
+            &spc__architectures[0]; /* opening the device reports it */
     if (capacity > 0)
         describe(out, &options);
     return 1;
@@ -178,7 +167,7 @@ static void sim_info(const spc__device *device, spc_device_info *out)
 /* The limits of the simulated GPU, which templates read. */
 static void sim_target(const spc__device *device, spc__attrs *out)
 {
-    const spc__sim_target *target =
+    const spc__architecture *target =
         ((const sim_device *)device)->options.target;
 
     out->count = 0;
@@ -316,7 +305,7 @@ static spc_status find_kernel(spc__sim_kernel *out, spc__module *module,
 static spc_status check_shared(const sim_device *sim, const char *kernel,
                                size_t shared_bytes, spc_error *error)
 {
-    const spc__sim_target *target = sim->options.target;
+    const spc__architecture *target = sim->options.target;
     if (shared_bytes <= (size_t)target->shared_block)
         return SPC_OK;
     return spc__fail(error, SPC_EDEVICE,
@@ -354,7 +343,7 @@ static spc_status sim_kernel_get(spc__device *device, spc__module *module,
 static int resident_blocks(spc__device *device, unsigned block,
                            size_t shared_bytes)
 {
-    const spc__sim_target *target = self(device)->options.target;
+    const spc__architecture *target = self(device)->options.target;
     int blocks = target->blocks_sm;
 
     if (block == 0)

@@ -21,6 +21,7 @@
 #define SPC_RUNTIME_SIM_H
 
 #include "base/pool.h"
+#include "device/architecture.h"
 #include "spc/status.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -67,17 +68,11 @@ typedef enum spc__sim_order {
     SPC__SIM_RANDOM
 } spc__sim_order;
 
-/* A GPU's limits. */
-typedef struct spc__sim_target {
-    const char *name;
-    int sm, shared_block, shared_sm, threads_sm, blocks_sm;
-} spc__sim_target;
-
 typedef struct spc__sim_options {
     spc__sim_order order;
     uint64_t seed;
     bool deferred;
-    const spc__sim_target *target;
+    const spc__architecture *target;
     int threads;
 } spc__sim_options;
 

@@ -94,6 +94,7 @@ static spc_status describe(spc_explanation *out, const spc__pick *pick,
             error, "cannot use '%s' (%s): ", pick->template_name, pick->config);
     memset(out, 0, sizeof(*out));
     out->match = pick->origin;
+    out->level = pick->level;
     out->has_code = pick->code.artefact[0] != '\0';
     snprintf(out->template_name, sizeof(out->template_name), "%s",
              pick->template_name);

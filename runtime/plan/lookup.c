@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup.c - the lookup order: exact, bucket, nearest, default. */
+/*
+ * lookup.c - the lookup order: exact, bucket, nearest, default.
+ *
+ * The device's own records come first. A record of another device of the same
+ * architecture precedes the own records of other layers, which are the less
+ * certain of the two: a shipped choice of this layer still serves after the
+ * first other layer was tuned here. Devices of other architectures come last
+ * before the default.
+ */
 #include "plan/lookup.h"
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "context/class_default.h"
 #include "context/problem_key.h"
+#include "context/related.h"
+#include "device/architecture.h"
 #include "operators/pass.h"
 #include "plan/other_size.h"
 #include "plan/plan.h"
@@ -27,6 +37,12 @@ typedef struct lookup {
     /* The forward layer of a gradient, if has_forward. */
     spc__problem_key forward_key;
     bool has_forward;
+    const spc__related *device; /* whose records are tried; NULL: the own */
+    /* The other devices of the database; -1: not asked for yet. */
+    const spc__related *related;
+    int related_count;
+    bool close_only; /* records of other layers have to wait */
+    int refusals;
     spc__attrs problem;
     int64_t rows;      /* output rows; 0: unknown */
     int64_t pairs;     /* pairs of the map; 0: unknown */
@@ -122,10 +138,35 @@ static void add_refusal(lookup *look)
                  "; one before it cannot serve: %s", look->refused);
 }
 
+/* The level of the records that are tried. */
+static spc_level level_of(const lookup *look)
+{
+    return look->device != NULL ? look->device->level : SPC_LEVEL_DEVICE;
+}
+
+/* How a record matches. Its origin does not tell, as that is "nearest" for all
+ * records of other devices. */
+static int match_of(const lookup *look, const spc__choice *choice, bool stale)
+{
+    if (look->out->level == SPC_LEVEL_DEVICE)
+        return look->out->origin;
+    if (stale || choice->match == SPC__MATCH_NEAREST)
+        return SPC_MATCH_NEAREST;
+    return choice->match == SPC__MATCH_EXACT ? SPC_MATCH_EXACT
+                                             : SPC_MATCH_BUCKET;
+}
+
 /* Explains the record that was chosen. */
 static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
     enum { OF_FORWARD = SPC_MATCH_DEFAULT + 1 };
+    static const char *const levels[] = {
+        [SPC_LEVEL_DEVICE] = "",
+        [SPC_LEVEL_ARCHITECTURE] = "not tuned on this device; on another one "
+                                   "of its architecture, ",
+        [SPC_LEVEL_FACTS] = "not tuned on this architecture; on the nearest "
+                            "device, ",
+    };
     static const char *const how[] = {
         [SPC_MATCH_EXACT] = "measured for exactly this problem",
         [SPC_MATCH_BUCKET] = "measured for this layer on a similar scene",
@@ -138,13 +179,15 @@ static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 
     layer_text(layer, sizeof(layer), look, &choice->key.layer);
     scene_text(scene, sizeof(scene), &choice->key);
-    snprintf(
-        look->out->reason, sizeof(look->out->reason),
-        "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
-        look->out->is_shipped ? "shipped with the library, " : "",
-        how[is_of_forward(look, choice) ? OF_FORWARD : (int)look->out->origin],
-        layer, scene, choice->key.device, choice->trial.median_us,
-        stale ? " by an earlier version of its kernel" : "", choice->distance);
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "%s%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
+             look->out->is_shipped ? "shipped with the library, " : "",
+             levels[look->out->level],
+             how[is_of_forward(look, choice) ? OF_FORWARD
+                                             : match_of(look, choice, stale)],
+             layer, scene, choice->key.device, choice->trial.median_us,
+             stale ? " by an earlier version of its kernel" : "",
+             choice->distance);
     add_refusal(look);
 }
 
@@ -170,6 +213,7 @@ static void refuse(lookup *look, const spc__choice *choice, const char *why)
                     "a record of '%s' cannot serve '%s': %s",
                     choice->trial.template_name, look->layer, why);
     note_refusal(look, why);
+    look->refusals++;
     look->file = choice->file;
     look->record = choice->problem;
 }
@@ -223,9 +267,11 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     return status;
 }
 
+/* The record has code that this device runs. The key may be that of another
+ * device, so the record's target is compared with that of this one. */
 static bool same_layer(const lookup *look, const spc__choice *choice)
 {
-    return strcmp(choice->key.target, look->key.target) == 0 &&
+    return strcmp(choice->key.target, look->ctx->info.target) == 0 &&
            spc__attrs_equal(&choice->key.layer, &look->key.layer);
 }
 
@@ -276,7 +322,7 @@ static spc_match origin_of(const lookup *look, const spc__choice *choice,
                            bool stale)
 {
     if (stale || choice->match == SPC__MATCH_NEAREST ||
-        is_of_forward(look, choice))
+        is_of_forward(look, choice) || look->device != NULL)
         return SPC_MATCH_NEAREST;
     return choice->match == SPC__MATCH_EXACT ? SPC_MATCH_EXACT
                                              : SPC_MATCH_BUCKET;
@@ -313,6 +359,7 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     }
     bool stale = is_stale(look, trial);
     look->out->origin = origin_of(look, choice, stale);
+    look->out->level = level_of(look);
     look->out->is_shipped = is_shipped(look, choice);
     set_config(look->out, trial->template_name, &trial->config);
     explain_record(look, choice, stale);
@@ -386,6 +433,23 @@ static bool knows_less_than_default(lookup *look, const spc__choice *choice)
     return look->default_is_better;
 }
 
+/* The other devices, asked for only once it is known that no record of this
+ * device and layer is close. */
+static int related_count(lookup *look)
+{
+    if (look->related_count < 0)
+        look->related_count = spc__ctx_related(&look->related, look->ctx);
+    return look->related_count;
+}
+
+/* True if a record of another layer has to wait until the close records of
+ * other devices were tried. */
+static bool waits(lookup *look, const spc__choice *choice)
+{
+    return look->close_only && choice->match == SPC__MATCH_NEAREST &&
+           related_count(look) > 0;
+}
+
 /* Tries at most `capacity` records. */
 static spc_status try_choices(lookup *look, int capacity)
 {
@@ -405,7 +469,8 @@ static spc_status try_choices(lookup *look, int capacity)
         refuse_unread(look, &error);
     /* Nearest first, so the first record that is too far ends the search. */
     for (int i = 0; i < count && status != SPC_OK; i++)
-        if (knows_less_than_default(look, &choices[i]))
+        if (waits(look, &choices[i]) ||
+            knows_less_than_default(look, &choices[i]))
             break;
         else if (!was_refused(look, &choices[i]))
             status = try_choice(look, &choices[i]);
@@ -435,16 +500,98 @@ static spc_status try_class(lookup *look)
 }
 
 /* An exact hit is one fast query; only other layers need a scan. */
+static spc_status try_device(lookup *look)
+{
+    int refusals = look->refusals;
+
+    look->default_is_better = false;
+    if (try_choices(look, 1) == SPC_OK)
+        return SPC_OK;
+    /* Without a refusal the best record waits, and so do all others. */
+    if (look->close_only && look->refusals == refusals &&
+        related_count(look) > 0)
+        return SPC_ENOTFOUND;
+    return try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache));
+}
+
+/* Makes the keys those of another device; NULL: of this one. */
+static void set_device(lookup *look, const spc__related *device)
+{
+    const char *name =
+        device != NULL ? device->of.device : look->ctx->info.name;
+    const char *target =
+        device != NULL ? device->of.target : look->ctx->info.target;
+
+    look->device = device;
+    snprintf(look->key.device, sizeof(look->key.device), "%s", name);
+    snprintf(look->key.target, sizeof(look->key.target), "%s", target);
+    if (!look->has_forward)
+        return;
+    memcpy(look->forward_key.device, look->key.device,
+           sizeof(look->key.device));
+    memcpy(look->forward_key.target, look->key.target,
+           sizeof(look->key.target));
+}
+
+static bool knows_best_template(lookup *look);
+
+/* A device of another architecture gives only its best record. If that needs
+ * instructions or memory that this device lacks, the next ones were slower
+ * there for reasons that do not hold here. */
+static spc_status try_facts(lookup *look)
+{
+    return knows_best_template(look) ? try_choices(look, 1) : SPC_ENOTFOUND;
+}
+
+/* Tries the other devices of one level, the nearest first. */
+static spc_status try_related(lookup *look, spc_level level,
+                              spc_status (*try)(lookup *look))
+{
+    spc_status status = SPC_ENOTFOUND;
+
+    for (int i = 0; i < related_count(look) && status != SPC_OK; i++)
+        if (look->related[i].level == level) {
+            set_device(look, &look->related[i]);
+            status = try(look);
+        }
+    set_device(look, NULL);
+    return status;
+}
+
+static spc_status try_all_devices(lookup *look)
+{
+    bool better;
+
+    look->close_only = true;
+    if (try_device(look) == SPC_OK)
+        return SPC_OK;
+    if (related_count(look) == 0)
+        return look->default_is_better ? SPC_ENOTFOUND : try_class(look);
+    if (try_related(look, SPC_LEVEL_ARCHITECTURE, try_device) == SPC_OK)
+        return SPC_OK;
+    look->close_only = false;
+    if (try_device(look) == SPC_OK)
+        return SPC_OK;
+    better = look->default_is_better;
+    if (try_related(look, SPC_LEVEL_ARCHITECTURE, try_device) == SPC_OK)
+        return SPC_OK;
+    better |= look->default_is_better;
+    if (!better &&
+        (try_class(look) == SPC_OK ||
+         try_related(look, SPC_LEVEL_ARCHITECTURE, try_class) == SPC_OK))
+        return SPC_OK;
+    /* Code for another architecture does not run here, so stored code is of no
+     * use. */
+    return look->flags & SPC__PLAN_RECORDED
+               ? SPC_ENOTFOUND
+               : try_related(look, SPC_LEVEL_FACTS, try_facts);
+}
+
 static spc_status from_database(lookup *look)
 {
     if (look->ctx->cache == NULL || look->flags & SPC_PLAN_ESTIMATE)
         return SPC_ENOTFOUND;
-    if (try_choices(look, 1) == SPC_OK)
-        return SPC_OK;
-    if (try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache)) ==
-        SPC_OK)
-        return SPC_OK;
-    return look->default_is_better ? SPC_ENOTFOUND : try_class(look);
+    return try_all_devices(look);
 }
 
 /* ---- defaults ------------------------------------------------------------ */
@@ -533,6 +680,34 @@ static int collect(fallback *out, lookup *look, spc__library *library,
     return count;
 }
 
+/* True if the default's template, which is the first choice here, works on the
+ * other device too. A search there otherwise never saw the kernels that are
+ * the best here. */
+static bool knows_best_template(lookup *look)
+{
+    const spc__architecture *there =
+        spc__architecture_find(look->device->of.target);
+    fallback *all = malloc(MOST_TEMPLATES * sizeof(*all));
+    spc__buf why = SPC__BUF_INIT;
+    spc__attrs target = look->ctx->target;
+    spc__library *library;
+    bool knows = false;
+
+    if (all != NULL && there != NULL &&
+        spc__ctx_library(&library, look->ctx) == SPC_OK &&
+        collect(all, look, library, &why) > 0) {
+        spc__attrs_set_text(&target, "target", there->name);
+        spc__attrs_set_number(&target, "sm", there->sm);
+        spc__attrs_set_number(&target, "shared_block", there->shared_block);
+        spc__attrs_set_number(&target, "shared_sm", there->shared_sm);
+        knows = spc__template_accepts(all[0].tpl, &look->problem, &target,
+                                      NULL) == SPC_OK;
+    }
+    spc__buf_release(&why);
+    free(all);
+    return knows;
+}
+
 /* A record that an earlier lookup set aside is not found again, so this adds it
  * to the reason. */
 static void note_set_aside(lookup *look)
@@ -580,6 +755,7 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
                                    spc__error_of(ctx));
         if (status == SPC_OK) {
             look->out->origin = SPC_MATCH_DEFAULT;
+            look->out->level = SPC_LEVEL_DEFAULT;
             set_config(look->out, name, &all[i].config);
             explain_default(look, name);
             return SPC_OK;
@@ -617,6 +793,7 @@ static spc_status try_stored_defaults(lookup *look)
         best = preference;
         look->out->code = code;
         look->out->origin = SPC_MATCH_DEFAULT;
+        look->out->level = SPC_LEVEL_DEFAULT;
         set_config(look->out, name, &config);
         explain_default(look, name);
         status = SPC_OK;
@@ -742,6 +919,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
         .out = out,
         .ctx = ctx,
         .flags = flags,
+        .related_count = -1,
         .rows = rows_out,
         .pairs = llround(density * (double)rows_out * spc__conv_offsets(conv)),
         .deterministic = conv->deterministic};

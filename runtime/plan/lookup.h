@@ -11,6 +11,7 @@
 typedef struct spc__pick {
     spc__code code;
     spc_match origin;
+    spc_level level;
     bool is_shipped; /* from a database that is installed with the library */
     char template_name[32];
     char config[256];

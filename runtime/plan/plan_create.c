@@ -140,6 +140,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     plan->conv = *conv;
     plan->statics = code->statics;
     plan->origin = SPC_MATCH_DEFAULT;
+    plan->level = SPC_LEVEL_DEFAULT;
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);
     snprintf(plan->config, sizeof(plan->config), "%s", config);
@@ -266,6 +267,7 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
     (*out)->scene =
         spc__scene_buckets_of(lack->rows_in, lack->rows_out, lack->density);
     (*out)->origin = pick.origin;
+    (*out)->level = pick.level;
     (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
     /* After an exact hit there is nothing better to wait for. */
@@ -414,6 +416,11 @@ const spc_ctx *spc_plan_ctx(const spc_plan *plan)
 spc_match spc_plan_match(const spc_plan *plan)
 {
     return plan != NULL ? plan->origin : SPC_MATCH_DEFAULT;
+}
+
+spc_level spc_plan_level(const spc_plan *plan)
+{
+    return plan != NULL ? plan->level : SPC_LEVEL_DEFAULT;
 }
 
 bool spc_plan_is_shipped(const spc_plan *plan)

@@ -20,15 +20,16 @@ struct spc_plan {
     spc__kernel *first; /* runs before `run`, or NULL */
     spc__kernel *sum;   /* runs after `run`, or NULL */
     spc__kernel *pack;
-    bool is_krsc; /* writes the gradient of weights as KRSC */
-    spc__kernel *transpose; /* transposes from RSCK; NULL: the host does */
-    size_t statics;        /* bytes of static memory in its code */
-    bool takes_rows;       /* can also run without a map */
-    spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
-                            * not */
+    bool is_krsc;             /* writes the gradient of weights as KRSC */
+    spc__kernel *transpose;   /* transposes from RSCK; NULL: the host does */
+    size_t statics;           /* bytes of static memory in its code */
+    bool takes_rows;          /* can also run without a map */
+    spc__kernel *lay_rows;    /* fills the layout of rows then, if the host does
+                               * not */
     spc__scene_buckets scene; /* scene of the map, or of the rows of a linear
                                  plan */
     spc_match origin;
+    spc_level level;
     bool is_shipped;
     char template_name[32];
     char config[256];

@@ -24,7 +24,7 @@ SPC__CUDA_MAP(X)
 
 __attribute__((visibility("default"))) extern fake_cuda the_fake_cuda;
 
-enum { DEPTH = 16, MULTIPROCESSORS = 132, SHARED_SM = 233472 };
+enum { DEPTH = 16, SHARED_SM = 233472 };
 enum { SHARED_BLOCK = 232448, SHARED_FIRST = 49152, RESERVED = 1024 };
 
 typedef enum kind {
@@ -386,7 +386,7 @@ CUresult DeviceGetName(char *name, int len, CUdevice d)
     CUresult result = begin(FAKE_DeviceGetName);
 
     if (result == CUDA_SUCCESS && (result = check_device(d)) == CUDA_SUCCESS)
-        snprintf(name, (size_t)len, "NVIDIA H200");
+        snprintf(name, (size_t)len, "%s", the_fake_cuda.name);
     return end(result);
 }
 
@@ -405,13 +405,17 @@ CUresult DeviceGetAttribute(int *value, int attribute, CUdevice d)
         int attribute, value;
     } known[] = {
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, MULTIPROCESSORS},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+         the_fake_cuda.multiprocessors},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, the_fake_cuda.memory_khz},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, the_fake_cuda.bus_bits},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, (int)the_fake_cuda.l2_bytes},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, the_fake_cuda.major},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, the_fake_cuda.minor},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, SHARED_SM},
         {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SHARED_BLOCK},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+         the_fake_cuda.shared_block},
     };
     CUresult result = begin(FAKE_DeviceGetAttribute);
 
@@ -928,9 +932,9 @@ CUresult MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
 }
 
 /* libspc does not call this one; a library beside it does. */
-__attribute__((visibility("default")))
-CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                         CUstream stream) __asm__("cuMemcpyDtoDAsync_v2");
+__attribute__((visibility("default"))) CUresult
+MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                CUstream stream) __asm__("cuMemcpyDtoDAsync_v2");
 
 CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                          CUstream stream)
@@ -1155,7 +1159,7 @@ CUresult OccupancyMaxActiveClusters(int *clusters, CUfunction function,
          config->gridDimX % launch.cluster != 0))
         result = FAKE_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *clusters = MULTIPROCESSORS *
+        *clusters = the_fake_cuda.multiprocessors *
                     resident((int)config->blockDimX, config->sharedMemBytes) /
                     (int)launch.cluster;
     return end(result);
@@ -1415,7 +1419,8 @@ static CUresult check_launch(const CUlaunchConfig *c, const object *function,
         c->blockDimY != 1 || c->blockDimZ != 1 ||
         c->sharedMemBytes > (unsigned)function->shared_limit)
         return FAKE_INVALID_VALUE;
-    int most = MULTIPROCESSORS * resident((int)c->blockDimX, c->sharedMemBytes);
+    int most = the_fake_cuda.multiprocessors *
+               resident((int)c->blockDimX, c->sharedMemBytes);
     /* Blocks that wait for each other must all be resident. */
     if (cooperative && c->gridDimX * c->gridDimY > (unsigned)most)
         return FAKE_TOO_MANY_BLOCKS;
@@ -1491,7 +1496,12 @@ CUresult LaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
 fake_cuda the_fake_cuda = {
     .devices = 1,
     .version = 13000,
+    .name = "NVIDIA H200",
     .major = 9,
+    .multiprocessors = 132,
+    .shared_block = SHARED_BLOCK,
+    .memory_khz = 3200000,
+    .bus_bits = 6144,
     .memory_bytes = (size_t)139 << 30,
     .l2_bytes = (size_t)60 << 20,
     .launch_us = 10,

@@ -84,7 +84,9 @@ typedef struct fake_live {
 typedef struct fake_cuda {
     /* ---- settings ---- */
     int devices, version;
+    char name[64];    /* of every device */
     int major, minor; /* compute capability */
+    int multiprocessors, shared_block, memory_khz, bus_bits;
     size_t memory_bytes, l2_bytes;
     double launch_us;      /* duration of a launch, by the events' clock */
     bool hangs;            /* no event ever completes */

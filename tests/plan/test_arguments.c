@@ -1194,6 +1194,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_plan_free, no_plan)                                            \
     X(V, 1, spc_plan_match, plan)                                             \
     X(V, 1, spc_plan_reason, plan)                                             \
+    X(V, 1, spc_plan_level, plan)                                              \
     X(V, 1, spc_plan_is_shipped, plan)                                         \
     X(V, 1, spc_plan_template, plan)                                           \
     X(V, 1, spc_plan_config, plan)                                             \

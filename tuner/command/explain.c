@@ -51,6 +51,7 @@ static void print_answer(const answer *a)
            a->density);
     printf("kernel     %s %s\n", a->is.template_name, a->is.config);
     printf("origin     %s\n", origin_name(a->is.match));
+    printf("level      %s\n", level_name(a->is.level));
     printf("reason     %s\n", a->is.reason);
     printf("code       %s\n",
            a->is.has_code ? "in the database" : "to be compiled");
@@ -70,6 +71,7 @@ static void write_answer(spc__json *json, const answer *a)
     spc__json_text(json, "template", a->is.template_name);
     spc__json_text(json, "config", a->is.config);
     spc__json_text(json, "origin", origin_name(a->is.match));
+    spc__json_text(json, "level", level_name(a->is.level));
     spc__json_text(json, "reason", a->is.reason);
     spc__json_bool(json, "has_code", a->is.has_code);
     spc__json_int(json, "weights_bytes", (int64_t)a->is.weights_bytes);
@@ -168,7 +170,9 @@ const cli_command cli_explain = {
         "record of\nexactly this problem, of the same layer on a similar "
         "scene, of the forward\nlayer that a gradient of inputs computes as, "
         "the "
-        "nearest measured layer, or a\ntemplate's default. "
+        "nearest measured layer, or a\ntemplate's default. The level is the "
+        "device whose record it is: this device, another\none of its "
+        "architecture, or the nearest by its facts. "
         "Records, keys and the scene's statistics, counted\non the host, "
         "answer: nothing is compiled, loaded or run.",
     .options = options,

@@ -9,6 +9,7 @@
  */
 #include "tuner/search/near.h"
 
+#include "context/related.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,17 +102,20 @@ static void note_problem(spc__cache *cache, const spc__problem_key *key,
     free(trials);
 }
 
-/* True for another, near problem of this device. */
+/* True for another, near problem of this device, or for any near problem of
+ * another device of its architecture. */
 static bool is_near(const spc__choice *choice, const spc__problem_key *key)
 {
-    return choice->match != SPC__MATCH_EXACT && choice->distance <= far &&
-           strcmp(choice->key.target, key->target) == 0 &&
-           strcmp(choice->key.device, key->device) == 0;
+    bool is_own = strcmp(choice->key.device, key->device) == 0;
+
+    return (choice->match != SPC__MATCH_EXACT || !is_own) &&
+           choice->distance <= far &&
+           strcmp(choice->key.target, key->target) == 0;
 }
 
 /* Marks the winners of the nearest problems as starts, and collects ratios.
  * Choices come nearest first. */
-static void recall_near(spc__cache *cache, const spc__problem_key *key,
+static void recall_near(spc_ctx *ctx, const spc__problem_key *key,
                         const spc__candidates *candidates)
 {
     spc__choice *found = calloc(PROBLEMS, sizeof(*found));
@@ -119,14 +123,14 @@ static void recall_near(spc__cache *cache, const spc__problem_key *key,
     int count = 0, winners = 0;
 
     if (found != NULL)
-        spc__cache_find_choices(cache, key, found, PROBLEMS, &count, &error);
+        spc__ctx_find_choices(ctx, key, found, PROBLEMS, &count, &error);
     for (int i = 0; i < count; i++) {
         if (!is_near(&found[i], key))
             continue;
         spc__entry *entry = spc__record_alike(candidates, &found[i].trial);
         if (entry != NULL && winners++ < WINNERS)
             entry->won_near = true;
-        note_problem(cache, key, candidates, &found[i]);
+        note_problem(ctx->cache, key, candidates, &found[i]);
     }
     free(found);
 }
@@ -137,7 +141,7 @@ void spc__near_recall(const spc__record *record,
     if (record->ctx->cache == NULL)
         return;
     for (int s = 0; s < record->scene_count; s++)
-        recall_near(record->ctx->cache, &record->keys[s], candidates);
+        recall_near(record->ctx, &record->keys[s], candidates);
     for (int i = 0; i < candidates->count; i++) {
         spc__entry *entry = &candidates->entries[i];
         /* A winner of a near problem is tried, even if it was slow on

@@ -48,6 +48,13 @@ void output_error(void)
     output_json(&text);
 }
 
+const char *level_name(spc_level level)
+{
+    static const char *const names[] = {"device", "architecture", "facts",
+                                        "default"};
+    return names[level];
+}
+
 const char *origin_name(spc_match origin)
 {
     static const char *const names[] = {"exact", "bucket", "nearest",

@@ -16,5 +16,7 @@ void json_error(spc__json *json, spc_status status, const char *message);
 
 /* "exact", "bucket", "nearest", "default" */
 const char *origin_name(spc_match origin);
+/* "device", "architecture", "facts", "default" */
+const char *level_name(spc_level level);
 
 #endif
