@@ -20,7 +20,7 @@ for tool in abidw abidiff; do
         { echo "skipped: no $tool on this machine (package abigail-tools)"; exit 77; }
 done
 
-# Opaque types, source lines and the names of parameters are not recorded.
+# The dump omits opaque types, source lines and parameter names.
 if [ -n "$record" ]; then
     mkdir -p "$(dirname "$dump")"
     exec abidw --suppressions "$private" --headers-dir "$headers" \
@@ -29,7 +29,8 @@ if [ -n "$record" ]; then
         --no-parameter-names --no-corpus-path --no-comp-dir-path \
         --type-id-style hash --out-file "$dump" "$library"
 fi
-# Exit status: 1 and 2 are errors; 4 a change, 8 an incompatible one.
+# abidiff's exit status: 1 and 2 are errors, 4 is a change, 8 an incompatible
+# change.
 report=$(abidiff --suppressions "$private" --no-added-syms "$dump" "$library")
 status=$?
 [ "$status" != 0 ] || { echo "$(basename "$library"): nothing changed"; exit 0; }

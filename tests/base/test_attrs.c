@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_attrs.c - attributes that do not fit abort a release build too. attrs.c
+ * test_attrs.c - a release build also aborts if attributes do not fit. attrs.c
  * is compiled without assertions here.
  */
 #include "base/attrs.h"

@@ -334,8 +334,8 @@ END_TEST
 
 START_TEST(every_type_reads_what_it_wrote)
 {
-    /* Values that each type can hold; one has two significant bits more than
-     * binary16. */
+    /* All types can hold these values, except that the last has two significant
+     * bits more than binary16. */
     const float values[] = {0, -1.5f, 255, 0x1p-24f, 8195};
     enum { COUNT = sizeof(values) / sizeof(values[0]) };
 
@@ -345,7 +345,7 @@ START_TEST(every_type_reads_what_it_wrote)
         float back[COUNT];
         ck_assert_str_eq(type->name, spc__dtype_names[i]);
         if (spc__dtype_is_whole((spc_dtype)i))
-            continue; /* another test covers it */
+            continue; /* tested below */
         type->encode(stored, values, COUNT);
         type->decode(back, stored, COUNT);
         ck_assert_mem_eq(back, values, (COUNT - 1) * sizeof(float));
@@ -358,8 +358,8 @@ START_TEST(every_type_reads_what_it_wrote)
 }
 END_TEST
 
-/* As the header specifies: saturated, rounded to even, and NaN is 0. Every
- * number of the type survives. */
+/* dtype.h specifies that values saturate, round to even, and that NaN becomes
+ * 0. Every number of the type survives a round trip. */
 START_TEST(whole_numbers_are_rounded_to_even_and_saturate)
 {
     static const struct {
@@ -422,7 +422,7 @@ START_TEST(halves_round_to_nearest_even_between_all_neighbours)
         check_between(low, spc__half_to_float((uint16_t)low),
                       spc__half_to_float((uint16_t)(low + 1)),
                       spc__half_from_float);
-    /* Past the largest value, 65520 is the first that is infinite. */
+    /* 65520 is the first value above the largest half that becomes infinite. */
     check_between(0x7bff, 65504.0f, 65536.0f, spc__half_from_float);
 }
 END_TEST
@@ -634,7 +634,8 @@ START_TEST(json_numbers_read_back_and_non_finite_ones_are_null)
     }
     spc__buf_clear(&out);
     spc__json_array(&json, NULL);
-    spc__json_real(&json, NULL, 2e7); /* no 2e+07, which is no integer */
+    /* not 2e+07, which JSON readers take for a real number */
+    spc__json_real(&json, NULL, 2e7);
     spc__json_real(&json, NULL, -1000000);
     spc__json_end_array(&json);
     ck_assert_str_eq(spc__buf_text(&out), "[20000000,-1000000]");
@@ -696,7 +697,7 @@ END_TEST
 typedef struct nested {
     tally inner;
     pthread_t outer;
-    atomic_int strangers; /* calls on a thread other than the outer body's */
+    atomic_int strangers; /* calls on other threads than the outer body's */
 } nested;
 
 static void note_thread(void *payload, int64_t i)
@@ -754,7 +755,7 @@ START_TEST(a_parallel_loop_ends_with_its_flag)
 }
 END_TEST
 
-/* The pool */
+/* ---- the pool ------------------------------------------------------------ */
 
 static void add_one(void *payload, int64_t i)
 {
@@ -842,7 +843,7 @@ START_TEST(bodies_that_wait_for_each_other_are_all_begun_or_none_is)
         ck_assert_int_eq(atomic_load(&met.calls), 3);
     }
     ck_assert(!spc__pool_run_together(pool, 4, meet, &none));
-    spc__pool_start(pool, 2, pass_gate, &met); /* it occupies the threads */
+    spc__pool_start(pool, 2, pass_gate, &met); /* occupies both threads */
     ck_assert(!spc__pool_run_together(pool, 3, meet, &none));
     spc__pool_finish(pool);
     ck_assert(!spc__pool_run_together(NULL, 2, meet, &none));
@@ -851,7 +852,7 @@ START_TEST(bodies_that_wait_for_each_other_are_all_begun_or_none_is)
 }
 END_TEST
 
-/* Without other threads, the finishing one does all the work. */
+/* Without helper threads, spc__pool_finish() does all the work. */
 START_TEST(who_finishes_does_what_nobody_began)
 {
     atomic_int counts[5] = {0};
@@ -898,7 +899,8 @@ START_TEST(a_written_file_reads_back_and_leaves_nothing_else)
     assert_ok(spc__file_read(&text, inside("f"), 5, &error));
     ck_assert_str_eq(spc__buf_text(&text), "three");
     ck_assert_int_eq(unlink(inside("f")), 0);
-    ck_assert_int_eq(rmdir(spc__buf_text(&folder)), 0); /* no temporaries */
+    /* no temporary file is left */
+    ck_assert_int_eq(rmdir(spc__buf_text(&folder)), 0);
     spc__buf_release(&text);
 }
 END_TEST
@@ -972,7 +974,7 @@ START_TEST(a_work_folder_lives_as_long_as_its_lock)
     setenv("TMPDIR", spc__buf_text(&folder), 1);
     assert_ok(spc__work_dir_create(&work, &lock, NULL, &error));
     assert_ok(spc__work_dir_create(&killed, &free_lock, NULL, &error));
-    close(free_lock); /* as when a process ends */
+    close(free_lock); /* as if its process had ended */
     snprintf(new_one, sizeof(new_one), "%s/spctune-new-a1b2c3",
              spc__buf_text(&folder));
     snprintf(other, sizeof(other), "%s/spctune-other", spc__buf_text(&folder));
@@ -1151,7 +1153,7 @@ static void note_signals(void *payload, int64_t i)
     const struct timespec pause = {0, 20 * 1000 * 1000};
 
     pthread_sigmask(SIG_SETMASK, NULL, &masks[i]);
-    nanosleep(&pause, NULL); /* so that every thread runs */
+    nanosleep(&pause, NULL); /* gives every thread an iteration */
 }
 
 START_TEST(threads_of_a_loop_take_their_own_faults_and_no_signals)

@@ -117,7 +117,7 @@ END_TEST
 START_TEST(integers_at_the_ends_of_their_types_are_exact)
 {
     static const struct {
-        const char *type, *bytes; /* 8 of them */
+        const char *type, *bytes; /* `bytes` has 8 bytes */
         int64_t value;
         bool fits;
     } ends[] = {

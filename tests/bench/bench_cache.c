@@ -88,7 +88,8 @@ static void look_up(int sample, spc__cache *cache, const spc__problem_key *key,
     spc_status status = spc__cache_find_choices_of(cache, key, substitute,
                                                    &found, 1, &got, &error);
     samples[sample] = (double)(spc__now_ns() - start) / 1e3;
-    if (status != SPC_OK || got != 1) /* each assertion writes to a file */
+    /* an assertion for each call would write to a file */
+    if (status != SPC_OK || got != 1)
         ck_abort_msg("%d found: %s", got, error.text);
 }
 
@@ -143,7 +144,8 @@ static latency others(spc__cache *cache, int problems, int count)
     return medians(count);
 }
 
-/* The same for a gradient whose forward layer was tuned: both are ranked. */
+/* Times lookups of a gradient whose forward layer was tuned: both are
+ * ranked. */
 static latency substitutes(spc__cache *cache, int problems, int count)
 {
     uint64_t seed = 1;
@@ -200,8 +202,8 @@ static int print_lookups(const char *what, latency found, double goal)
     return goal > 0 && found.least >= goal;
 }
 
-/* Kinds of lookups. Near lookups come last, as they load the family into
- * memory, where exact lookups would find it. */
+/* The kinds of lookups. Near lookups come last: they load the family into
+ * memory, which would make later exact lookups faster. */
 static latency exact(spc__cache *cache, int problems, int count)
 {
     return lookups(cache, problems, 0, count);
@@ -220,8 +222,8 @@ static latency near_one(spc__cache *cache, int problems, int count)
 static const struct {
     const char *word, *what;
     latency (*ask)(spc__cache *cache, int problems, int count);
-    bool reads_family; /* before the first of them */
-    double goal;       /* us; 0: none */
+    bool reads_family; /* reads the family into memory first */
+    double goal;       /* in us; 0: no goal */
 } kinds[] = {
     {"exact", "an exact hit", exact, false, 20},
     {"network", "the same among the hundred of a network", network, false, 20},

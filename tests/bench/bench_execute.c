@@ -37,9 +37,9 @@ typedef struct bench {
     spc_map *map;
     spc_plan *layer_plan, *linear_plan;
     spc_feature_plan *act, *pool;
-    spc__binding *rows; /* of the linear layer */
+    spc__binding *rows; /* binding of the linear layer */
     void *memory[8];
-    int count; /* of `memory` */
+    int count; /* used entries of `memory` */
     spc_buffers buffers;
     spc_feature_buffers features;
 } bench;
@@ -58,8 +58,8 @@ static void must(const bench *b, const char *what, spc_status status)
 
 /* ---- setting up ---------------------------------------------------------- */
 
-/* The loader finds a library that is loaded by its name, so the device opens
- * the double. */
+/* Loads the double first. The device then opens the driver by the same name,
+ * and the loader returns the double. */
 static void open_double(void)
 {
     if (dlopen(SPC_TEST_CUDA, RTLD_NOW | RTLD_GLOBAL) == NULL)
@@ -208,7 +208,7 @@ static void set_ops(const bench *b, const spc__device_ops *ops)
     ((struct spc__device_head *)b->ctx->device)->ops = ops;
 }
 
-/* Batches of both kinds alternate, so that both meet the same clock rate. */
+/* Batches of both kinds alternate, so that both run at the same clock rate. */
 static void report(const bench *b, const timed *s, int calls)
 {
     const spc__device_ops *ops = spc__device_ops_of(b->ctx->device);

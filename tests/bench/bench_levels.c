@@ -99,7 +99,7 @@ static double replay_us(const bench *b)
 
 /* ---- printing ------------------------------------------------------------ */
 
-/* The layouts that are filled with a map, and their tables of tiles. */
+/* Prints the layouts that are filled with a map, and their tables of tiles. */
 static void print_layouts(const spc_map *map)
 {
     for (const spc__map_layout *l = &map->plain; l;
@@ -185,7 +185,7 @@ static void poison(const bench *b)
     free(host);
 }
 
-/* A replay must give the bits of a run that was not captured. */
+/* Checks that a replay gives the same bits as a run that was not captured. */
 static void compare_bits(const bench *b)
 {
     size_t bytes, again;

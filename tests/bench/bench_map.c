@@ -76,8 +76,8 @@ static double median_us(spc_ctx *ctx, run r, bool cold)
 
 typedef struct frame {
     spc_map *map;
-    int32_t *coords, *count; /* on the device */
-    int32_t *mirrored;       /* another scene of that size */
+    int32_t *coords, *count; /* in device memory */
+    int32_t *mirrored;       /* a second scene of the same size */
 } frame;
 
 static spc_status enqueue_frame(void *payload, void *stream)

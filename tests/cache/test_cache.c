@@ -73,7 +73,7 @@ static const char *at(const char *name)
     return path;
 }
 
-/* Permissions do not apply to root, so become another user. */
+/* Becomes another user, because file permissions do not apply to root. */
 static bool drop_root(void)
 {
     return geteuid() != 0 || (setegid(65534) == 0 && seteuid(65534) == 0);
@@ -380,7 +380,7 @@ START_TEST(a_trial_timed_again_replaces_itself)
     assert_trial_eq(&found[0], &trial);
     free(found);
 
-    /* With a changed template it is another trial. */
+    /* With another template hash it is a new trial. */
     strcpy(trial.template_hash, "0100");
     put(cache, &key, &trial);
     assert_ok(spc__cache_find_trials(cache, &key, &found, &count, &error));
@@ -785,7 +785,7 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     spc__choice found[4];
 
     ck_assert_int_eq(find(cache, &asked, found, 4), 0);
-    put_chosen(cache, &far, &trial); /* by the same handle */
+    put_chosen(cache, &far, &trial); /* through the same handle */
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
     ck_assert_double_eq(found[0].distance, 5);
     other = open_user("user.db");
@@ -799,8 +799,7 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     spc__cache_close(other);
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
     asked.layer =
-        make_key(64, 32, 0).layer; /* a problem of the family, in the same
-                                    * cached set */
+        make_key(64, 32, 0).layer; /* another problem of the cached family */
     ck_assert_int_eq(find(cache, &asked, found, 1), 1);
     strcpy(asked.device, "another");
     ck_assert_int_eq(find(cache, &asked, found, 1), 0);
@@ -930,7 +929,7 @@ START_TEST(layers_complete_each_other)
 }
 END_TEST
 
-/* The columns of a trial that can be invalid. */
+/* Each statement makes one column of a trial invalid. */
 static const char *const damages[] = {
     "UPDATE trial SET config = '!!' WHERE id = 1",
     "UPDATE trial SET launch = 'a=1,a=2' WHERE id = 1",
@@ -1029,8 +1028,8 @@ static void leave_journal(const char *name)
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
 }
 
-/* 0: all files are left; 1: all except shared memory; 2: the layer is a
- * link. */
+/* _i = 0: all files are left. 1: the shared memory file is missing. 2: the
+ * layer is a symbolic link. */
 START_TEST(a_layer_whose_writer_was_stopped_is_read_with_its_journal)
 {
     const char *layer = at(_i == 2 ? "link.db" : "shipped.db");
@@ -1062,7 +1061,7 @@ START_TEST(a_layer_that_is_being_written_shows_what_was_put_since)
     spc__cache *writer, *cache;
 
     make_file("shipped.db", 64, 50);
-    writer = open_user("shipped.db"); /* it has not put anything yet */
+    writer = open_user("shipped.db"); /* nothing is stored yet */
     assert_ok(spc__cache_open(&cache, NULL, &layer, 1, &error));
     put_chosen(writer, &key, &trial);
     ck_assert_int_eq(find(cache, &key, &found, 1), 1);
@@ -1141,8 +1140,8 @@ START_TEST(a_second_cache_in_a_process_keeps_the_locks_of_the_first)
 }
 END_TEST
 
-/* The journal is not silently ignored, neither of a layer nor, in a read-only
- * folder, of the user's file. */
+/* A journal is never ignored silently, neither that of a layer nor that of the
+ * user's file in a read-only folder. */
 START_TEST(a_journal_that_cannot_be_read_is_named)
 {
     const char *layer = at("left.db");
@@ -1670,8 +1669,8 @@ static void assert_released(spc__cache *cache, int want)
     ck_assert_int_eq(released, want);
 }
 
-/* Records that still differ, or were refused because of their code, are not
- * released. A prune keeps the intact ones. */
+/* Quarantine keeps records that still differ or were refused because of their
+ * code. A prune keeps intact records. */
 START_TEST(what_proves_right_again_is_used_again)
 {
     spc__problem_key key = make_key(64, 64, 17), near = make_key(64, 64, 17.5);
@@ -1779,7 +1778,7 @@ START_TEST(what_is_created_is_its_users_alone)
 END_TEST
 
 static const struct {
-    const char *name; /* file whose mode is changed; "": the folder */
+    const char *name; /* file to change; "": the folder */
     int mode, group;  /* 0: unchanged */
     const char *says; /* NULL: no message */
 } modes[] = {
@@ -1809,8 +1808,8 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
         assert_says("chmod");
         assert_says("or trust it");
     }
-    if (modes[_i].name[0] != '.') /* otherwise it may not be created there
-                                   * either */
+    /* "." has the wrong mode, so no file may be created in it */
+    if (modes[_i].name[0] != '.')
         assert_ok(spc__cache_check_owner(at("not there"), &error));
 }
 END_TEST
@@ -1842,7 +1841,7 @@ START_TEST(a_file_of_another_user_is_not_trusted)
     assert_status(spc__cache_check_owner(at("user.db"), &error), SPC_EDB);
     assert_says("belongs to another user");
     chmod(spc__buf_text(&folder), 0755);
-    ck_assert(drop_root()); /* the other user finds it is his, or root's */
+    ck_assert(drop_root()); /* the other user's own file, or root's */
     assert_ok(spc__cache_check_owner(at("user.db"), &error));
     become_root();
 }
@@ -1907,8 +1906,8 @@ static const struct {
      "is in a folder that others may write"},
     {"open", "../shut/user.db", 01777, 0, NULL},
     {"open", "../shut/user.db", 01777, 65534, "is a link of another user"},
-    {"shut", "link.db", 0755, 0, NULL}, /* in a circle: opening it reports
-                                         * that */
+    {"shut", "link.db", 0755, 0, NULL}, /* points to itself: opening it gives
+                                         * the error */
 };
 
 START_TEST(a_link_is_trusted_with_all_that_it_leads_through)
@@ -1980,8 +1979,8 @@ START_TEST(an_unreadable_file_is_named)
 }
 END_TEST
 
-/* A read-only file, and a file in WAL mode in a read-only folder, where even
- * its shared memory cannot be created. */
+/* _i = 0: a read-only file. 1: a file in WAL mode in a read-only folder, where
+ * not even its shared memory can be created. */
 START_TEST(a_read_only_file_is_read_and_takes_no_writes)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -2064,7 +2063,7 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
     assert_says(_i == 0 ? "the disk is full" : "file system failed");
     assert_says("are kept");
 
-    /* This and the next process can still read it. */
+    /* This process and the next one can still read the file. */
     ck_assert_int_eq(find(cache, &key, &found, 1), 1);
     spc__cache_close(cache);
     setrlimit(RLIMIT_FSIZE, &before);
@@ -2076,8 +2075,8 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
 }
 END_TEST
 
-/* A file system without shared memory, like NFS: a layer over SQLite's own file
- * access whose shared memory fails. */
+/* A file system without shared memory, like NFS. This layer over SQLite's own
+ * file access makes every request for shared memory fail. */
 static sqlite3_vfs weak_vfs;
 static sqlite3_vfs *real_vfs;
 static sqlite3_io_methods weak_methods;
@@ -2120,12 +2119,11 @@ START_TEST(a_file_system_without_shared_memory_is_worked_on_all_the_same)
     spc__choice found;
 
     if (_i == 1)
-        make_file("user.db", 64, 30); /* made in WAL mode on a normal file
-                                       * system */
+        make_file("user.db", 64, 30); /* the file is in WAL mode */
     use_weak_file_system();
     spc__cache *cache = open_user("user.db");
     put_chosen(cache, &key, &trial);
-    /* A second handle at the same time: no lock may remain. */
+    /* A second handle must work at the same time, so no lock may remain. */
     spc__cache *other = open_user("user.db");
     ck_assert_int_eq(find(other, &key, &found, 1), 1);
     assert_trial_eq(&found.trial, &trial);
@@ -2179,9 +2177,9 @@ START_TEST(eight_processes_write_one_new_file_at_the_same_time)
 END_TEST
 
 /*
- * Writes forever and reports each stored trial. It asserts nothing: Check sends
- * a message for each assertion, and half of one, as a kill may leave it, makes
- * the rest unreadable.
+ * Writes forever and reports each stored trial. There are no assertions here:
+ * Check sends a message for each one, and a message cut in half by the kill
+ * would make the rest unreadable.
  */
 static void write_and_report(int fd)
 {
@@ -2228,7 +2226,7 @@ START_TEST(a_writer_killed_in_the_middle_loses_nothing_it_reported)
         write_and_report(ends[1]);
     }
     close(ends[1]);
-    usleep((useconds_t)(4000 * _i)); /* at 0, while it is being created */
+    usleep((useconds_t)(4000 * _i)); /* at 0 the file is being created */
     ck_assert_int_eq(kill(writer, SIGKILL), 0);
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
     while (read(ends[0], &byte, 1) == 1)
@@ -2267,8 +2265,8 @@ START_TEST(a_lock_that_stays_is_an_error_after_the_time_limit)
 }
 END_TEST
 
-/* Memory. Every allocation fails once: SQLite's through its hooks, ours through
- * the wrappers of the build. */
+/* Every allocation fails once. SQLite has hooks for its allocations; the build
+ * wraps those of libspc. */
 
 static int allocations_left = -1; /* -1: no limit */
 static bool allocation_failed;
@@ -2341,8 +2339,8 @@ static void limit_sqlite_memory(void)
     sqlite3_initialize();
 }
 
-/* After any failure, a status reported it, and nothing crashed, leaked or was
- * lost. One allocation in five is tried. */
+/* Each failed allocation must give a status, and nothing may crash, leak or be
+ * lost. The test fails one allocation in five. */
 START_TEST(each_allocation_may_fail)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -2360,7 +2358,7 @@ START_TEST(each_allocation_may_fail)
             spc__cache_open(&cache, at("user.db"), NULL, 0, &error);
         if (status == SPC_OK)
             use_everything(cache);
-        allocations_left = -1; /* Check allocates too */
+        allocations_left = -1; /* assertions allocate memory */
         ck_assert((status == SPC_OK) == (cache != NULL));
         spc__cache_close(cache);
         if (!allocation_failed)
@@ -2373,7 +2371,7 @@ START_TEST(each_allocation_may_fail)
 }
 END_TEST
 
-/* Listed by numbers, not by their first digits. */
+/* Buckets are sorted as numbers, not as text. */
 START_TEST(a_listing_is_in_the_order_of_the_buckets)
 {
     static const char *const order[] = {
@@ -2499,7 +2497,8 @@ START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
         fprintf(stderr,
                 "near among 5000: first %.0f us, one %.1f us, eight %.1f us\n",
                 first, one, eight);
-    ck_assert_double_lt(one, first / 8); /* the first one reads them all */
+    /* the first lookup reads all records */
+    ck_assert_double_lt(one, first / 8);
 }
 END_TEST
 

@@ -42,7 +42,7 @@ static spc_status note_fault(const spc__fault *fault, void *payload)
 
 static const struct {
     const char *sql;
-    const char *says; /* the complete message; "": no fault */
+    const char *says; /* the whole report; "": no fault */
 } tables[] = {
     {"DROP TABLE fact", "table: the table 'fact' is missing\n"},
     {"DROP TABLE lease", "table: the table 'lease' is missing\n"},
@@ -108,7 +108,8 @@ static spc_status count_row(const spc__cache_row *row, void *payload)
 
 /* ---- hostile files ------------------------------------------------------- */
 
-/* Endless rows, and hidden changes. */
+/* Each statement plants a view with endless rows, or a trigger that makes
+ * hidden changes. */
 static const char *const traps[] = {
     "ALTER TABLE choice RENAME TO old; CREATE VIEW choice AS WITH RECURSIVE"
     " many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many)"
@@ -217,7 +218,7 @@ static int listed(spc_status expected)
     return count;
 }
 
-/* The trial of one listed record. */
+/* Selects the trial of one choice. */
 #define CHOSEN "(SELECT trial FROM choice ORDER BY problem LIMIT 1)"
 static const char *const records[] = {
     "UPDATE trial SET samples = 4711 WHERE id = " CHOSEN,

@@ -225,7 +225,7 @@ static void put_gpu_code(const char *name, char mark)
     spc__cache_close(cache);
 }
 
-/* Whichever of the two has the larger bytes. */
+/* _i = 0: the stranger's code has the larger bytes. 1: ours has. */
 START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 {
     put_gpu_code("into", _i == 0 ? 'a' : 'b');
@@ -243,8 +243,8 @@ START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 }
 END_TEST
 
-/* An edited line of code: its launch, its identity, or its seal; and the edited
- * text. */
+/* Edits of a line of code: its launch, its identity, or its seal. The first row
+ * edits nothing. */
 static const struct {
     const char *from, *to, *says;
 } edits[] = {
@@ -255,7 +255,8 @@ static const struct {
     {" seal=", NULL, "it has no seal"},
 };
 
-/* Only for text, since the rows of a file have their own seals. */
+/* This concerns text only: the rows of a database file have seals of their
+ * own. */
 START_TEST(code_whose_line_was_edited_is_rejected)
 {
     char reason[300] = "", code[32] = "\177ELF..............\276\0..";
@@ -278,7 +279,7 @@ START_TEST(code_whose_line_was_edited_is_rejected)
         char *line = strstr(spc__buf_text(&text), edits[_i].from);
         ck_assert_ptr_nonnull(line);
         size_t rest = strlen(edits[_i].from);
-        if (edits[_i].to == NULL) /* the complete word */
+        if (edits[_i].to == NULL) /* replace up to the end of the word */
             rest += strcspn(line + rest, " ");
         char *behind = strdup(line + rest);
         spc__buf edited = SPC__BUF_INIT;
@@ -361,7 +362,7 @@ START_TEST(numbers_that_are_not_finite_come_back)
     spc__problem_key key = draw_key(&seed);
     spc__trial trial = draw_trial(&seed);
 
-    key.features[0].value = -INFINITY; /* the log2 of no rows */
+    key.features[0].value = -INFINITY; /* log2(0): a scene without rows */
     trial.status = SPC__TRIAL_WRONG;
     trial.error = INFINITY;
     trial.median_us = trial.spread_us = trial.compile_ms = NAN;
@@ -428,7 +429,7 @@ START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
 }
 END_TEST
 
-/* A table with a note, and with one line of it changed. */
+/* A table with a note. The tests below change one line of it. */
 static const char table_head[] =
     "template t template=m hash=00 buckets=rows,density config=a,b"
     " launch=block=64,grid\n"
@@ -521,7 +522,7 @@ START_TEST(a_table_that_makes_no_sense_is_rejected_with_the_reason)
 }
 END_TEST
 
-/* The rows below a line 'for' that cannot be read are of no known layer. */
+/* If a line 'for' cannot be read, the layer of the rows below it is unknown. */
 START_TEST(rows_without_their_layer_are_rejected)
 {
     char text[1200], reason[300] = "";
@@ -568,7 +569,8 @@ START_TEST(a_table_has_each_template_once)
 }
 END_TEST
 
-/* Most trials have grid=big; one has another value, and one has no grid. */
+/* Most trials have grid=big, which the table stores once. One has another
+ * value, and one has no grid. */
 START_TEST(a_value_that_is_not_usual_comes_back)
 {
     static const char *const launches[] = {"block=64,grid=big",
@@ -634,7 +636,7 @@ START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 }
 END_TEST
 
-/* The records that are read from a damaged table can be exported again. */
+/* The records that can be read from a damaged table can be exported again. */
 START_TEST(a_damaged_table_is_read_as_it_stands)
 {
     bool all = suite_wants_all();

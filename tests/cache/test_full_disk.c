@@ -25,7 +25,7 @@ static spc_status add_network(const spc__network *at_, void *payload)
     return SPC_OK;
 }
 
-/* Facts contain the current time. */
+/* Replaces times, because facts contain the current one. */
 static void hide_times(char *text)
 {
     for (char *at_ = text; (at_ = strstr(at_, " at=1")) != NULL; at_++)
@@ -195,8 +195,8 @@ static void make_files(void)
     make_drawn("base.db", &seed, 40);
     spc__cache *cache = open_user("base.db");
     assert_ok(put_network(cache, "old", false));
-    assert_ok(put_code_of(cache, "abcd")); /* the code that sampled trials
-                                            * name */
+    /* the random trials name this code */
+    assert_ok(put_code_of(cache, "abcd"));
     assert_ok(spc__cache_each(cache, find_pinned, NULL, &error));
     ck_assert_int_ne(pinned, 0);
     sqlite3_exec(cache->layers[0].db, "PRAGMA journal_mode = DELETE", NULL,
@@ -209,7 +209,7 @@ static void make_files(void)
     spc__cache_close(cache);
 }
 
-/* Computes the content of the file after none, one, ... of the steps. */
+/* Computes the file's content after 0, 1, ... steps. */
 static int make_states(char **states, const struct operation *of)
 {
     int count = 0;

@@ -173,7 +173,7 @@ static double look_shown(int64_t point, void *payload)
 {
     (void)point;
     ++*(int *)payload;
-    return 0.02; /* less than the distance of grid neighbours */
+    return 0.02; /* closer than any two grid points */
 }
 
 /* A linear search would visit every point. */
@@ -274,7 +274,7 @@ static bool is_trial_alone(const spc__choice *found)
            spc__attrs_number(&found->trial.launch, "block", 0) == 128;
 }
 
-/* Exact, and from so far away that all of them are near. */
+/* Look-ups are exact, or from so far away that every record is near. */
 START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
 {
     spc__cache *cache = open_warm();
@@ -354,13 +354,13 @@ static int count_one(unsigned what, void *count, void *stmt, void *text)
     return 0;
 }
 
-/* A problem without measurements has a measured substitute, for its scene or a
- * distant one, and equally distant records of its own. */
+/* The problem and its substitute have records of scenes of these sizes. The
+ * look-up lists the nearer ones first, and its own at equal distance. */
 START_TEST(choices_of_a_substitute_are_listed_by_match_and_distance)
 {
     static const struct {
         int own, substitute, asked; /* rows */
-        double serves;              /* own: 1, substitute: 2 */
+        double serves;              /* 1: its own record; 2: the substitute's */
         int listed;
     } rows[] = {{40, 5, 5, 2, 2}, {40, 6, 5, 2, 2},  {6, 5, 5, 1, 1},
                 {5, 5, 5, 1, 1},  {40, 5, 20, 2, 2}, {10, 40, 20, 1, 2}};
@@ -414,7 +414,7 @@ START_TEST(a_lookup_asks_two_questions)
         int got;
         if (n >= 2)
             spc__attrs_set_number(&key.layer, "cin", 8);
-        if (n >= 3) /* its own family is empty */
+        if (n >= 3) /* the layer's own family is empty */
             spc__attrs_set_number(&key.family, "back", 1);
         for (int times = n == 3 ? 0 : 1; times < 2; times++) {
             asked = 0;

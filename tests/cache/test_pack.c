@@ -74,7 +74,7 @@ static void put_code(spc__cache *cache, const char *key)
 {
     spc__attrs none = {0};
 
-    for (int i = 0; i < CODE_BYTES; i++) /* something that can be compressed */
+    for (int i = 0; i < CODE_BYTES; i++) /* compressible data */
         code_of_winner[i] = (char)(i % 97 * (i % 7));
     memcpy(code_of_winner, "\177ELF", 4);
     assert_ok(spc__cache_put_artefact(cache, key, "sm_90a", "nvrtc", "is",
@@ -171,7 +171,8 @@ START_TEST(a_pack_holds_what_serves_and_nothing_else)
 }
 END_TEST
 
-/* As a layer, and as the database itself. Neither writes to it. */
+/* The pack is read as a layer and as the database itself. Neither use writes to
+ * it. */
 START_TEST(a_whole_pack_is_all_that_there_is)
 {
     spc__problem_key key = make_key(64);
@@ -211,8 +212,9 @@ START_TEST(a_whole_pack_is_all_that_there_is)
 }
 END_TEST
 
-/* An earlier pack of the name had code files, which contexts would read with
- * the new pack. A file of another pack, or of none, is not ours. */
+/* An earlier pack of the same name had code files, which contexts would read
+ * along with the new pack. Files of other packs, and files of no pack, must
+ * stay. */
 START_TEST(code_of_an_earlier_pack_of_the_name_is_removed)
 {
     spc__cache *cache;
@@ -220,9 +222,9 @@ START_TEST(code_of_an_earlier_pack_of_the_name_is_removed)
 
     make_tuned("from.db");
     pack("from.db", "pack.db");
-    pack("from.db", "pack.sm_100a.db"); /* and pack.sm_100a.sm_90a.db */
+    pack("from.db", "pack.sm_100a.db"); /* also writes pack.sm_100a.sm_90a.db */
     ck_assert_int_eq(packed.removed, 0);
-    cache = open_user("pack.sm_80.db"); /* belongs to no pack */
+    cache = open_user("pack.sm_80.db"); /* a file of no pack */
     spc__cache_close(cache);
     assert_ok(spc__file_write(at("pack.x.db"), "text", 4, &error));
     cache = open_user(whole ? "from.db" : "empty.db");
@@ -251,7 +253,7 @@ START_TEST(a_pack_is_one_file_without_a_journal)
     for (int i = 0; i < 2; i++) {
         spc__buf_clear(&bytes);
         assert_ok(spc__file_read(&bytes, at(files[i]), 1 << 24, &error));
-        /* https://sqlite.org/fileformat2.html: 1 is a rollback journal. */
+        /* 1 means a rollback journal (https://sqlite.org/fileformat2.html). */
         ck_assert_int_eq(bytes.data[18], 1);
         ck_assert_int_eq(bytes.data[19], 1);
     }
@@ -363,7 +365,7 @@ static int files_in_folder(void)
 /* Files that exist before "from.db" is packed. */
 static const struct {
     const char *into;  /* the name of the pack */
-    const char *taken; /* a name; a database unless it has a text */
+    const char *taken; /* existing file: `text`, or a database if NULL */
     const char *text;
     spc_status status;
     const char *says;
@@ -572,7 +574,7 @@ START_TEST(a_signature_that_is_cut_short_is_none)
 }
 END_TEST
 
-/* The test's own key, and signing with it like minisign. */
+/* A key made by the test, which signs like minisign. */
 typedef struct signer {
     unsigned char public_key[32], secret[64];
     char text[100];
@@ -684,7 +686,7 @@ START_TEST(what_was_sealed_anew_is_not_signed)
     spc__cache_close(cache);
     cache = open_pack(ours.text);
     ck_assert_int_eq(find(cache, &found), _i >= 2);
-    if (_i == 2) /* the trial is signed, its failure note is not */
+    if (_i == 2) /* the signature covers the trial but not its failure note */
         ck_assert_str_eq(found.reason, SPC__NEXT_REASON);
     ck_assert_int_ge(faults_of(cache), 1);
     spc__cache_close(cache);
@@ -702,7 +704,8 @@ START_TEST(what_was_taken_out_is_missed)
     if (_i == 1)
         sql("pack.db", "DELETE FROM seal WHERE kind = 'choice'");
     spc__cache *cache = open_pack(ours.text);
-    ck_assert_int_eq(faults_of(cache), 2 - _i); /* the choice; the manifest */
+    /* the manifest; at 0 also the choice */
+    ck_assert_int_eq(faults_of(cache), 2 - _i);
     spc__cache_close(cache);
 }
 END_TEST
@@ -720,7 +723,7 @@ START_TEST(pruning_leaves_what_serves)
     make_tuned("from.db");
     spc__cache *cache = open_user("from.db");
     assert_ok(spc__cache_prune(cache, &what, &removed, &error));
-    ck_assert_int_eq(removed, 2); /* the loser and its code */
+    ck_assert_int_eq(removed, 2); /* the losing trial and its code */
     ck_assert_int_eq(find(cache, &found), 1);
     assert_ok(get_code(cache, "key64"));
     assert_ok(get_code(cache, "key32"));
@@ -789,7 +792,7 @@ START_TEST(a_pinned_choice_stays)
 }
 END_TEST
 
-/* It takes precedence over faster measurements of a layer. */
+/* A pinned choice takes precedence over faster measurements in a layer. */
 START_TEST(a_pinned_choice_comes_first_of_all_layers)
 {
     const char *layer = at("layer.db");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_proof.c - a damaged database: flipped bits, full disks. Its answers are
- * correct, or a sentence gives the fault.
+ * test_proof.c - databases with flipped bits, and full disks. Answers are
+ * correct, or an error message names the fault.
  */
 #include "harness/cache_harness.h"
 
@@ -66,11 +66,11 @@ typedef struct asked {
     spc__problem_key key;
     spc__choice found[4];
     int count;
-    spc__trial *trials; /* of the whole file */
+    spc__trial *trials; /* all trials of the file */
     int trial_count;
 } asked;
 
-/* This many samples include every key. */
+/* Enough samples to include every key. */
 enum { KEYS = 64 };
 
 /* Records the answers of look-ups, including those for several choices. */
@@ -125,8 +125,8 @@ static bool same_choice(const spc__choice *a, const spc__choice *b)
            same_key(&a->key, &b->key);
 }
 
-/* The replacement of a damaged choice was not the choice before, but it is an
- * existing trial. */
+/* True if a replacement of a damaged choice is a trial that existed before the
+ * damage. */
 static bool was_tried(const spc__choice *found, const asked *then)
 {
     if (strcmp(found->reason, SPC__NEXT_REASON) != 0)
@@ -139,8 +139,8 @@ static bool was_tried(const spc__choice *found, const asked *then)
     return false;
 }
 
-/* A damaged index may return a record under another key. The record still
- * exists, and the caller checks whether it can serve. */
+/* True if the choice existed before the damage. A damaged index may return it
+ * under another key; the caller checks whether it can serve. */
 static bool is_known(const spc__choice *found, const asked *then)
 {
     for (int i = 0; i < KEYS; i++)
@@ -159,7 +159,8 @@ static void assert_answers(const asked *now, const asked *then, const char *how)
                           "%s: a choice that there was not", how);
 }
 
-/* A lease must not be lost forever, and taking it must not be an error. */
+/* Checks that a lease can be taken without an error, and is not lost
+ * forever. */
 static void ask_lease(spc__cache *cache, const char *how)
 {
     char holder[SPC__LEASE_OWNER];
@@ -227,7 +228,8 @@ static int flip(sqlite3 *db, const char *table, const char *column, int row,
              1 << bit, bit, column, bit % 3, column, bit % 3 + 1, 1 << bit % 5,
              column, bit % 3 + 1, 1 << bit % 5, column, bit % 3 + 2, table,
              column, table, column, row);
-    sqlite3_exec(db, text, NULL, NULL, NULL); /* constraints may refuse it */
+    /* a constraint may refuse the change */
+    sqlite3_exec(db, text, NULL, NULL, NULL);
     return sqlite3_changes(db) > 0;
 }
 
@@ -295,7 +297,8 @@ START_TEST(a_bit_that_flips_changes_no_answer)
         sqlite3_close(db);
         check_hurt(whole, then, how);
     }
-    ck_assert_int_gt(flips, count * rounds / 4); /* not all have 4 rows */
+    /* some tables have fewer than 4 rows */
+    ck_assert_int_gt(flips, count * rounds / 4);
     ck_assert_int_gt(networks_read, count * rounds / 2);
     ck_assert_int_lt(networks_read, count * rounds);
     forget(then);
@@ -303,7 +306,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
 }
 END_TEST
 
-/* The same for bytes of the file, at positions that no statement controls. */
+/* Changes bytes anywhere in the file, also where no SQL statement can. */
 START_TEST(a_byte_that_changes_changes_no_answer)
 {
     static asked then[KEYS];
@@ -383,7 +386,7 @@ END_TEST
 
 typedef struct cubin {
     Elf64_Ehdr header;
-    Elf64_Shdr sections[3]; /* none, names, code */
+    Elf64_Shdr sections[3]; /* null section, names, code */
     char names[32], code[16];
 } cubin;
 
@@ -421,7 +424,8 @@ START_TEST(a_driver_gets_only_whole_code_for_its_gpu)
     it.header.e_flags = 86;
     assert_status(spc__cubin_check(&it, sizeof(it), 80, &error), SPC_EFORMAT);
     for (size_t bytes = 0; bytes < sizeof(it); bytes++) {
-        char *part = malloc(bytes + 1); /* exact size, for AddressSanitizer */
+        /* small, so that AddressSanitizer sees overreads */
+        char *part = malloc(bytes + 1);
         memcpy(part, &it, bytes);
         ck_assert_int_ne(spc__cubin_check(part, bytes, 86, &error), SPC_OK);
         free(part);
@@ -442,7 +446,7 @@ START_TEST(a_scene_larger_than_memory_is_refused_before_it_is_asked_for)
         (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int64_t rows = (int64_t)(bytes / 32) + 1;
 
-    if (rows > INT32_MAX) /* scenes are smaller than this machine's memory */
+    if (rows > INT32_MAX) /* this machine's memory holds the largest scene */
         return;
     assert_status(spc_scene_create(&scene, none, rows, "huge", &error),
                   SPC_ENOMEM);

@@ -3,17 +3,18 @@
 
 layer=subm,cin=4,cout=6,k=3,dtype=f32
 scene=gen:uniform,n=300,extent=12
-# The oracle takes minutes for these layers.
+# For this layer and scene the oracle takes minutes.
 wide=subm,cin=256,cout=256,k=3,dtype=f32
 dense=gen:uniform,n=100000,extent=50
 
-# Replaces figures that differ between runs, and winners, by N.
+# Replaces what differs between runs: winners by WINNER, numbers by N.
 steady() {
     sed -E -e 's/plain tile=[0-9]+,step=[0-9],order=[a-z]+/plain WINNER/' \
         -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' -e 's/ $//'
 }
 
-# id_of WORD DATABASE: the number of the problem that is listed with this word.
+# id_of WORD DATABASE: prints the id of the problem whose line in the listing
+# has this word.
 id_of() {
     spctune db ls --database "$2" | sed -n "s/^ *\([0-9]*\) .*$1.*/\1/p"
 }
@@ -25,7 +26,8 @@ unruly() {
         spctune -d cpu --templates "$PWD/templates/unruly" "$@"
 }
 
-# broken CALL=CODE COMMAND...: runs it on a fake driver whose CALL fails with CODE.
+# broken CALL=CODE COMMAND...: runs the command on a fake driver whose CALL
+# fails with CODE.
 broken() {
     failing=$1
     shift
@@ -34,17 +36,18 @@ broken() {
         SPC_FAKE_CUDA_FAILS=$failing spctune "$@"
 }
 
-# Prints only the first words of each line.
+# first COLUMNS: prints only the first characters of each line.
 first() {
     cut -c "1-$1"
 }
 
 # until_it_takes_signals PID: waits until the process handles signals, ten
-# seconds at most. Its main thread blocks signals, as another thread waits for
+# seconds at most. The main thread blocks signals once another thread waits for
 # them.
 until_it_takes_signals() {
     for try in $(seq 100); do
-        # The 16 digits of a thread that just starts another are too many for sh.
+        # Takes the last 8 digits: a thread that is starting another one blocks
+        # all signals, and its 16 digits would overflow the arithmetic of sh.
         blocked=$(sed -n 's/^SigBlk:.*\(.\{8\}\)$/0x\1/p' "/proc/$1/status")
         [ $((blocked & 2)) = 0 ] || break
         sleep 0.1
@@ -86,15 +89,17 @@ still_running() {
     printf '%s\n' "$found"
 }
 
-# Runs a command on a layer for which a template makes its N-th mistake.
+# mistake N COMMAND...: runs a command on a layer for which a template makes its
+# mistake number N.
 mistake() {
     n=$1
     shift
     spctune -q -d cpu --templates templates/mistakes "$@" subm,cin=$n,cout=6,k=3,dtype=f32 --database ""
 }
 
-# planted MISTAKE COMMAND...: runs it with only a kernel that has this fault
-# (the mistakes are those of source/tests/templates/gate/cpu_kernel.lua).
+# planted MISTAKE COMMAND...: runs the command with a single kernel, which has
+# this fault (the mistakes are those of
+# source/tests/templates/gate/cpu_kernel.lua).
 planted() {
     mistake=$1
     shift
@@ -106,7 +111,8 @@ planted() {
     spctune -q -d cpu --templates "$mistake" "$@" --database ""
 }
 
-# refused COMMAND...: prints its first report of a wrong kernel, and its status.
+# refused COMMAND...: runs the command, prints its first report of a wrong
+# kernel, and returns its status.
 refused() {
     "$@" >out 2>&1
     status=$?
@@ -115,29 +121,31 @@ refused() {
     return $status
 }
 
-# The layers of examples/frames.c, and where the examples are built.
+# The layers of examples/frames.c, and the folder of the built examples.
 frame_layers="subm,cin=16,cout=16,k=3
     conv,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint
     inverse,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint"
 examples=$(dirname "$(readlink -f "$(command -v spctune)")")/../examples
 
-# without_compiler COMMAND...: runs it without a compiler for the host or a GPU.
+# without_compiler COMMAND...: runs the command without a compiler for the host
+# or a GPU.
 without_compiler() {
     SPC_CC=/bin/false SPC_NVRTC=/nonexistent "$@"
 }
 
-# tune_list ARGUMENT...: the list of the case on lists.
+# tune_list ARGUMENT...: runs `tune list` on a scene, with the template plain.
 tune_list() {
     spctune -d cpu --templates templates/plain tune list --scene $scene --effort quick "$@"
 }
 
-# part VARIABLE=VALUE...: prints its part under a launcher with these variables.
+# part VARIABLE=VALUE...: prints the part of the list that a process gets from a
+# launcher that sets these variables.
 part() {
     (export "$@" && tune_list --shard auto 2>&1 >/dev/null) |
         sed 's/: [0-9]* of/: N of/'
 }
 
-# Prints a command's output on a terminal of that many columns.
+# on_terminal COLUMNS COMMAND...: runs the command on a terminal of this width.
 on_terminal() {
     columns=$1
     shift

@@ -115,7 +115,8 @@ START_TEST(who_compares_measures_all_alike_and_chooses_none)
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     options.effort = SPC_EFFORT_QUICK;
     options.wants = wants_tiles_of_32;
-    for (int again = 0; again < 2; again++) { /* nothing is recalled */
+    /* the second run does not use the first one's times */
+    for (int again = 0; again < 2; again++) {
         assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
         ck_assert_int_eq(s.count, 4);
         ck_assert_int_eq(s.timed, 4);
@@ -126,7 +127,8 @@ START_TEST(who_compares_measures_all_alike_and_chooses_none)
         ck_assert_str_eq(report.winner, "");
     }
     spc_ctx_free(ctx);
-    ck_assert_int_eq(count("choice"), 0); /* the first test that stores */
+    /* no test before this one stores a choice */
+    ck_assert_int_eq(count("choice"), 0);
     ck_assert_int_eq(count("trial WHERE samples = 15"), 4);
 }
 END_TEST
@@ -134,8 +136,8 @@ END_TEST
 /* ---- budgets ------------------------------------------------------------- */
 
 /*
- * A budget that is over from the start leaves only the default; a run without
- * one continues from there.
+ * A budget that is used up at once leaves time for the default only. A run
+ * without a budget continues from there.
  */
 START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
 {
@@ -152,7 +154,7 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
     ck_assert_int_lt(first.timed, 12);
     ck_assert_str_ne(first.winner, "");
     ck_assert_int_eq(count("choice"), 1);
-    /* Compares everything except the code of maps, which is not timed. */
+    /* Counts all trials except the code of maps, which is not timed. */
     int64_t stored = count("trial WHERE samples > 0 OR status <> 'ok'");
     ck_assert_int_ge(stored, first.timed);
     options.budget_s = 0;
@@ -160,7 +162,7 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
     ck_assert(!second.out_of_time);
     ck_assert_int_eq(second.known, stored);
     ck_assert_int_eq(s.count, 12);
-    options.budget_s = 1e-9; /* no effect if everything is known */
+    options.budget_s = 1e-9; /* no effect, because everything is known */
     assert_ok(tune(ctx, SCENE, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert(!third.out_of_time);
     ck_assert_int_eq(third.known, 12);
@@ -174,7 +176,7 @@ END_TEST
 
 /* ---- earlier choices ----------------------------------------------------- */
 
-/* Stores another choice, as if it had been made. */
+/* Changes the stored choice to this configuration. */
 static void choose(const char *config)
 {
     char *sql = sqlite3_mprintf(
@@ -195,8 +197,8 @@ static void choose(const char *config)
 }
 
 /*
- * For the problem that the previous test has tuned. A quick search begins at
- * the default, and this choice is more than one move away from it.
+ * Uses the problem that the previous test tuned. A quick search begins at the
+ * default, and the stored choice is more than one move away from it.
  */
 START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 {
@@ -223,9 +225,8 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 END_TEST
 
 /*
- * A report with the same `done` as the one before comes when all samples are
- * taken. From then on the default is fast, which only a second timing of it
- * shows.
+ * The tuner repeats the same `done` once all samples are taken. From then on
+ * the default runs fast, so only a second timing can show it.
  */
 static void raise_clock(const spc_progress *progress, void *payload)
 {
@@ -308,7 +309,7 @@ START_TEST(a_choice_that_is_there_is_found_without_the_space)
     ck_assert_double_gt(first.winner_us, 0);
     ck_assert_int_eq(s.count, first.known);
     ck_assert_int_eq(first.candidates, first.known);
-    options.only = "slow"; /* the problem has no such choice */
+    options.only = "slow"; /* the stored choice is of another template */
     assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
     ck_assert(!second.was_there);
     ck_assert_str_ne(second.winner, first.winner);
@@ -322,8 +323,8 @@ END_TEST
     "choice JOIN trial ON trial.id = choice.trial "                            \
     "WHERE choice.reason LIKE '%in a network%' AND trial.config = "
 
-/* For the same problem: the candidate is chosen even if it is slower, and stays
- * the choice. */
+/* Uses the same problem. The candidate is chosen although it is slower, and
+ * remains the choice. */
 START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 {
     static const char wanted[] = "plain tile=128,step=2,order=gray";
@@ -341,8 +342,8 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
     ck_assert_int_eq(report.timed, 0);
     ck_assert_int_eq(count(CHOSEN "'tile=128,step=2,order=gray'"), 1);
     /*
-     * An interrupt does not stop the call, as a caller that restores a choice
-     * uses another flag.
+     * After an interrupt a caller may still restore a choice: it replaces the
+     * flag by one that is not set.
      */
     static const int called_off = 1, never = 0;
     ctx->cancel = &called_off;
@@ -402,9 +403,9 @@ static void set_layer(joint_layer *layer, int map, int steps, double none,
 }
 
 /*
- * The times of two layers by order, the number of steps of the first, and the
- * cost of an order; the expected orders, and the expected gain. Layers of other
- * maps are not affected.
+ * Each row has the times of two layers by order, the number of times that a run
+ * has the first layer, and the cost of an order; then the expected orders and
+ * the expected gain. Layers of other maps are not affected.
  */
 START_TEST(an_order_that_layers_share_is_paid_for_once)
 {
@@ -417,13 +418,13 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
     } rows[] = {
         /* each layer keeps its own order, as both gain more than they cost */
         {{50, 10, 40}, {50, 40, 10}, 1, 20, {"gray", "dense"}, 0},
-        /* no order is worth its cost */
+        /* no order gains more than it costs */
         {{15, 10, 11}, {15, 12, 10}, 1, 20, {"none", "none"}, 30},
-        /* a common order */
+        /* both layers share an order */
         {{50, 10, 12}, {50, 40, 10}, 1, 20, {"dense", "dense"}, 18},
-        /* the first layer has so many steps that it decides */
+        /* the first layer occurs so often that it decides */
         {{50, 10, 12}, {50, 11, 10}, 9, 20, {"gray", "gray"}, 19},
-        /* a free order is kept */
+        /* an order that costs nothing is kept */
         {{50, 10, 12}, {50, 40, 10}, 1, 0, {"gray", "dense"}, 0},
     };
 
@@ -469,8 +470,8 @@ END_TEST
 /* ---- rivals in a network ------------------------------------------------- */
 
 /*
- * A network of two layers; the time of a replay with each of their kernels, and
- * the deviation of the first timing.
+ * A network of two layers. Has the time of a replay with each of their kernels,
+ * and the error of the first timing.
  */
 typedef struct pretended {
     double us[2][3], first_by;
@@ -509,18 +510,18 @@ START_TEST(a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster)
         int takes[2], changed;
         double us;
     } rows[] = {
-        /* nothing is faster */
+        /* no rival is faster */
         {{.us = {{50, 50, 51}, {50, 55, 50}}, .most = 99}, {0, 0}, 0, 100},
-        /* the second rival of one layer, the first of the other */
+        /* one layer's second rival wins, and the other's first */
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 99}, {2, 1}, 2, 85},
-        /* less than the noise of replays */
+        /* the gain is below the noise of replays */
         {{.us = {{50, 49.9, 50}, {50, 50, 50}}, .most = 99}, {0, 0}, 0, 100},
-        /* the first timing was fast by chance */
+        /* the first timing was too fast by chance */
         {{.us = {{50, 50, 50}, {50, 50, 50}}, .first_by = -20, .most = 99},
          {0, 0},
          0,
          100},
-        /* the time ends before the first layer's second rival */
+        /* the budget ends before the first layer's second rival */
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 2}, {0, 1}, 1, 95},
         {{.us = {{50, 40, 40}, {50, 45, 48}}, .most = 0}, {0, 0}, 0, 100},
     };
@@ -560,9 +561,8 @@ START_TEST(the_fastest_rivals_are_kept_and_one_is_put_first)
         ck_assert(rivals_add(&layer, name, us[i]));
     }
     rivals_put_first(&layer, "k12");
-    rivals_put_first(&layer, "k15");           /* the kernel is not among
-                                                * them */
-    ck_assert(!rivals_give_way(&layer, "k0")); /* no known kernel */
+    rivals_put_first(&layer, "k15");           /* not among the kernels */
+    ck_assert(!rivals_give_way(&layer, "k0")); /* an unknown kernel */
     ck_assert_int_eq(layer.count, RIVALS_MOST);
     for (int i = 0; i < RIVALS_MOST; i++)
         ck_assert_str_eq(layer.other[i], order[i]);
@@ -581,7 +581,7 @@ END_TEST
 
 /* ---- the winner ---------------------------------------------------------- */
 
-/* Entries timed at different moments, some of them side by side. */
+/* Sets an entry with its own time, and its time beside the other finalists. */
 static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
                       double side_us)
 {
@@ -625,7 +625,7 @@ START_TEST(a_change_that_cost_much_elsewhere_is_not_tried_again)
     static const struct {
         double spread;
         spc_effort effort;
-        bool tries; /* a=2 at b=2 */
+        bool tries; /* expects a=2 at b=2 */
     } rows[] = {
         {0.001, SPC_EFFORT_QUICK, false},
         {0.6, SPC_EFFORT_QUICK, true},
@@ -711,7 +711,8 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
         {{10, 11, 12}, {13, 12, 0}, 1, 0},
         {{10, 10.5, 10.2}, {14, 14.5, 0}, 0, 0},
         {{10, 11, 12}, {14, 13.5, 13}, 2, 0},
-        /* If it is near the fastest alone, it stays, with any finalists. */
+        /* A choice that is nearly as fast as the fastest stays, whatever the
+         * finalists. */
         {{10, 10.9, 12}, {0, 0, 0}, 1, 2},
         {{10, 10.9, 12}, {10, 0, 12}, 1, 2},
         {{10, 11.1, 12}, {0, 0, 0}, 0, 2},
@@ -735,7 +736,7 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 END_TEST
 
 /*
- * The last is the untuned kernel; all are defaults, and the second has the
+ * The last entry is the untuned kernel. All are defaults. The second has the
  * fewest registers, so it wins ties.
  */
 START_TEST(no_winner_is_slower_than_what_runs_untuned)
@@ -751,9 +752,8 @@ START_TEST(no_winner_is_slower_than_what_runs_untuned)
         {{10, 10, 10}, {10, 10.03, 10.05}, 1, 10.05},
         {{10, 10, 10}, {10, 10.08, 10.05}, 0, 10.05},
         {{10, 10, 30}, {10, 10.08, 30}, 1, 30},
-        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* time 9 at another
-                                                    * moment */
-        {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not in the same rounds */
+        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* 9 was timed earlier */
+        {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not timed together */
         {{10, 10.08, 10.05}, {0, 0, 0}, 0, 10.05},
         {{10, 10.03, 10.05}, {0, 0, 0}, 1, 10.05},
     };

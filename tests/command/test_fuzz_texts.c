@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_fuzz_texts.c - our own texts and files, changed at random: layers,
- * operators, scenes, networks, records, signatures, lists, figures of peers and
- * audits, files of defaults, compiled code as it is stored.
+ * test_fuzz_texts.c - reads the project's own texts and files with random
+ * changes: layers, operators, scenes, networks, records, signatures, lists,
+ * figures of peers and audits, files of defaults, stored compiled code.
  *
  * Each file of tests/corpus/texts is read unchanged, and then repeatedly with
  * random changes. For any input, a reader returns either a printable error or a
- * value, which is checked. A file that ever found a fault stays in the corpus.
- * To run it for some minutes, on the files with a word in their names:
+ * value, which is checked. A file that found a fault stays in the corpus. To
+ * test the files with a word in their names for some minutes:
  *
  *     test_fuzz_texts --minutes 10 .layer
  */
@@ -40,7 +40,7 @@ Suite *suite(void);
 
 enum { MOST_FILES = 64, MOST_BYTES = 1 << 16 };
 
-static double seconds; /* 0: the number of rounds in the table */
+static double seconds; /* 0: run the rounds of the table instead */
 static char *names[MOST_FILES];
 static int name_count;
 static char input[400]; /* the changed input, for readers of files */
@@ -82,7 +82,8 @@ void cli_catch_signals(const cli *self)
 }
 
 /*
- * The message of cli_fail is an error like any other; it need not be printed.
+ * Takes the message of cli_fail as the error. The message need not be
+ * printable.
  */
 static spc_status take_said(spc_status status, spc_error *error)
 {
@@ -172,7 +173,7 @@ static spc_status read_npy(const char *data, size_t bytes, spc_error *error)
 
     if (status == SPC_OK)
         return status;
-    /* Voxels have no size of a voxel. */
+    /* A file of voxels has no voxel size, so it is read without one. */
     status = spc_scene_load(&scene, input, error);
     spc_scene_free(scene);
     return status;
@@ -235,7 +236,7 @@ static spc_status see_fate(spc__fate fate, const char *record,
     return SPC_OK;
 }
 
-/* Accepted records must be valid. */
+/* Checks that accepted records are valid. */
 static spc_status read_records(const char *data, size_t bytes, spc_error *error)
 {
     spc__exchange exchange = {.trusts = true, .each = see_fate};
@@ -337,7 +338,7 @@ static spc_status read_array(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* Each line separately, as a report reads it. */
+/* Reads each line separately, like a report. */
 static spc_status read_figures(const char *data, size_t bytes, spc_error *error)
 {
     char *text = strndup(data, bytes), *rest = NULL;
@@ -393,7 +394,7 @@ static spc_status read_packed(const char *data, size_t bytes, spc_error *error)
 /* True for scenes that can be generated quickly. */
 static bool is_small(const char *spec)
 {
-    enum { DIGITS = 2, TOO_MANY = 20 /* longer than any number */ };
+    enum { DIGITS = 2, TOO_MANY = 20 /* longer than any valid number */ };
 
     for (size_t digits; *spec != '\0'; spec += digits + (spec[digits] != 0)) {
         digits = strspn(spec, "0123456789");
@@ -434,7 +435,7 @@ static void check_integer(spc__span span)
     free(text);
 }
 
-/* Parts and separators cover the text without gaps. */
+/* Checks that parts and separators cover the text without gaps. */
 static void check_parts(spc__span whole)
 {
     const char *at = whole.at;
@@ -453,7 +454,7 @@ static void check_parts(spc__span whole)
     ck_assert(at == whole.at + whole.length + 1);
 }
 
-/* Words between blanks cover all other bytes, in order. */
+/* Checks that words and the blanks between them cover all bytes, in order. */
 static void check_words(spc__span whole)
 {
     const char *at = whole.at, *end = whole.at + whole.length;
@@ -623,8 +624,8 @@ static size_t move_pieces(char *data, size_t bytes, spc__random *random)
     return bytes;
 }
 
-/* The line of a text that `at` lies in: its start, and its length with its
- * end. */
+/* Returns the start of the line that contains `at`, and its length with the
+ * line end. */
 static size_t line_at(size_t *length, const char *data, size_t bytes, size_t at)
 {
     size_t from = at, to = at;
@@ -637,8 +638,8 @@ static size_t line_at(size_t *length, const char *data, size_t bytes, size_t at)
     return from;
 }
 
-/* Copies a line to the start of another one: order and number of lines matter
- * to readers that allocate by the lines before. */
+/* Copies a line to the start of another one. Readers that allocate memory by
+ * earlier lines depend on the order and number of lines. */
 static size_t copy_line(char *data, size_t bytes, size_t capacity,
                         spc__random *random)
 {
@@ -659,7 +660,7 @@ static size_t copy_line(char *data, size_t bytes, size_t capacity,
     return bytes + length;
 }
 
-/* Replaces a number by one at the end of a range. */
+/* Replaces a number by one at the limit of a range. */
 static size_t exchange_number(char *data, size_t bytes, size_t capacity,
                               spc__random *random)
 {
@@ -792,7 +793,8 @@ int main(int argc, char **argv)
     seconds /= name_count;
     snprintf(database, sizeof(database), "/dev/shm/spctune-fuzz-%ld.db",
              (long)getpid());
-    if (freopen("/dev/null", "w", stderr) == NULL) /* the command's messages */
+    /* for the command's messages */
+    if (freopen("/dev/null", "w", stderr) == NULL)
         return 1;
     int result = run_suite(suite());
     for (int i = 0; i < name_count; i++)

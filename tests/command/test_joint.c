@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_joint.c - tests the layers' own choices in the network: which choices
+ * test_joint.c - trying the layers' choices in the whole network: which choices
  * are stored at the end, also after an interrupt.
  *
- * Network and database are simulated: the time of a replay is a sum stated
- * here, so that the expected choices are known. An interrupt at any moment must
- * leave either the earlier choices or others that make the network faster.
+ * Network and database are simulated. The time of a replay is a sum of numbers
+ * given here, so the expected choices are known. An interrupt at any moment
+ * must leave either the earlier choices or others that make the network faster.
  */
 #include "command/network/network_tune.h"
 #include "harness/suite.h"
@@ -20,8 +20,8 @@ enum { LAYERS = 3, KERNELS = 4, NAME = 24 };
 /* ---- the network --------------------------------------------------------- */
 
 /*
- * Kernels of a layer: the time of each alone and in the network, and the order
- * that it reads. Tuning the layer finds the first kernel with the least time
+ * A kernel of a layer: the row order that it reads, and its time alone and in
+ * the network. Tuning the layer finds the first kernel with the least time
  * alone.
  */
 typedef struct kernel {
@@ -38,18 +38,20 @@ typedef struct layer {
 /* Layers 0 and 1 read one map, layer 2 reads another. */
 typedef struct scene_of_action {
     layer layers[LAYERS];
-    double price;         /* cost in a replay of an order that a layer reads */
-    double said;          /* the same cost as measured by the tuner */
-    double untuned_extra; /* added to replays of a plan without records */
-    int want[LAYERS];     /* kernels expected at the end */
+    /* what an order that a layer reads costs in a replay */
+    double price;
+    double said; /* the tuner's measurement of `price` */
+    /* added to the replay time of a plan without records */
+    double untuned_extra;
+    int want[LAYERS]; /* kernels expected at the end */
 } scene_of_action;
 
 static struct world {
     const scene_of_action *is;
-    int stored[LAYERS]; /* the database */
+    int stored[LAYERS]; /* choices in the database */
     int planned[LAYERS];
     double extra;
-    /* the event at which a signal comes, or everything fails */
+    /* a signal comes, or every call fails, at event number ends_at */
     int events, ends_at;
     spc_status ends_with;
     volatile int cancel;
@@ -132,7 +134,7 @@ spc_status network_upload(network *n, int i)
     return SPC_OK;
 }
 
-/* A plan has the stored kernels, or the untuned ones. */
+/* Plans with the stored kernels, or with the untuned ones. */
 spc_status network_replan(network *n, unsigned flags)
 {
     bool untuned = flags == SPC_PLAN_ESTIMATE;
@@ -152,13 +154,13 @@ spc_status network_replay(network *n, double *us)
     return SPC_OK;
 }
 
-/* Time for another rival always remains. */
+/* Time stands still, so there is always time for another rival. */
 double network_clock_ms(void)
 {
     return 0;
 }
 
-static int brought; /* the job has the scenes of this layer */
+static int brought; /* the layer whose scenes the job has */
 
 void network_bring_scenes(tuning *t, const problem *p)
 {
@@ -175,7 +177,7 @@ void trials_release(trials *t)
     (void)t;
 }
 
-/* A choice stored in the last moment before the end counts. */
+/* Stores a choice. It counts even if the end comes right after it. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *conv, spc_stage stage,
                       const cli_list *wanted)
@@ -239,7 +241,7 @@ static int fastest_alone(const layer *a)
     return best;
 }
 
-/* Does the same as network_tune.c with the reports of a tuning. */
+/* Treats the reports of a tuning run like network_tune.c. */
 static void tune_layer_alone(int l)
 {
     const layer *a = &world.is->layers[l];
@@ -260,7 +262,7 @@ static void tune_layer_alone(int l)
     }
 }
 
-/* Returns the status of a run that ends early at that event. */
+/* Runs until event `ends_at` ends the run early. Returns its status. */
 static spc_status confirm(const scene_of_action *is, int ends_at,
                           spc_status ends_with)
 {
@@ -304,7 +306,7 @@ static spc_status confirm(const scene_of_action *is, int ends_at,
     {                                                                          \
         "dense", alone, in_network, false                                      \
     }
-/* A layer that has its first kernel and keeps it. */
+/* A layer that starts with its first kernel and keeps it. */
 #define PLAIN(map)                                                             \
     {                                                                          \
         map, 0,                                                                \

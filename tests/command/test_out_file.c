@@ -163,7 +163,7 @@ START_TEST(a_device_is_written_to_as_it_is)
 }
 END_TEST
 
-/* A start of each kind of file. */
+/* The first bytes of each kind of file. */
 #define START(text) text, sizeof(text) - 1
 static const struct {
     const char *kind, *start;
@@ -185,7 +185,7 @@ static const struct {
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-/* The first kind is never written, as no output is a database. */
+/* Commands never write the first kind: no output is a database. */
 START_TEST(a_file_replaces_only_one_of_its_kind)
 {
     spc__piece old = {kinds[_i].start, kinds[_i].bytes};
@@ -208,7 +208,7 @@ START_TEST(a_file_replaces_only_one_of_its_kind)
 }
 END_TEST
 
-/* Files as mktemp makes them. */
+/* Empty files, as mktemp makes them. */
 START_TEST(an_empty_file_is_filled)
 {
     ck_assert_int_eq(spc__file_write(file, "", 0, &error), SPC_OK);
@@ -217,7 +217,7 @@ START_TEST(an_empty_file_is_filled)
 }
 END_TEST
 
-/* SQLite reads a file next to a database as part of it. */
+/* SQLite takes files with these endings next to a database for parts of it. */
 START_TEST(nothing_is_written_beside_a_database)
 {
     static const char *const endings[] = {"-wal", "-shm", "-journal"};
@@ -236,7 +236,7 @@ START_TEST(nothing_is_written_beside_a_database)
         ck_assert_ptr_nonnull(strstr(said, "as part of the database"));
         unlink(file);
     }
-    /* If there is a log, the database may be open. */
+    /* A log means that the database may be open. */
     snprintf(beside, sizeof(beside), "%s-wal", file);
     ck_assert_int_eq(spc__file_put(file, &database, 1, &error), SPC_OK);
     ck_assert_int_eq(spc__file_write(beside, "x", 1, &error), SPC_OK);

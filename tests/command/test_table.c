@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_table.c - tables of the command: complete in a file, fitted on a
+ * test_table.c - tables of the command are complete in a file and fit a
  * terminal.
  */
 #include "command/cli/table.h"
@@ -21,7 +21,7 @@ static const char *const cells[ROWS][COLUMNS] = {
      "1340.0", "two words", "/home/somebody/.cache/spctune/spctune.db"},
 };
 
-/* The text of the table for lines of `width`; the caller frees it. */
+/* Returns the table as text with lines of `width`. The caller frees it. */
 static char *print(int width)
 {
     char *text = NULL;
@@ -55,7 +55,7 @@ static int widest_line(const char *text)
     return widest;
 }
 
-/* `text` without the blanks and ends of lines that a table adds. */
+/* Returns `text` without the blanks and line ends that a table adds. */
 static char *squeeze(const char *text)
 {
     char *out = calloc(1, strlen(text) + 1), *at = out;
@@ -92,7 +92,7 @@ START_TEST(a_file_gets_every_column_in_one_line_a_row)
 }
 END_TEST
 
-/* Wrapping is preferred; then --file is left out, then -device. */
+/* Cells are wrapped first. Then --file is left out, then -device. */
 START_TEST(the_least_important_columns_are_left_out_first)
 {
     static const struct {
@@ -135,7 +135,7 @@ START_TEST(a_row_that_does_not_fit_becomes_a_block)
 }
 END_TEST
 
-/* Characters count, not bytes; and no cell is truncated. */
+/* Widths are in characters, not bytes, and no cell is truncated. */
 START_TEST(cells_have_any_length_and_umlauts)
 {
     static const char *const one[] = {"name", ">n", NULL};

@@ -102,7 +102,8 @@ static spc_status open_text(spc__library **out, const char *file,
     return status;
 }
 
-/* The shortest valid declaration, on lines 1 to 5; the body starts on line 6.
+/* The shortest valid declaration. It has lines 1 to 5, so the body starts on
+ * line 6.
  */
 static const char declaration[] =
     "%template = {summary = 's', role = 'conv', device = 'cuda',\n"
@@ -288,7 +289,8 @@ START_TEST(a_value_is_written_as_c_wants_it)
 END_TEST
 
 static const struct value bodies[] = {
-    /* A gap of one or two lines becomes empty lines, a longer one a #line. */
+    /* A gap of one or two lines becomes empty lines. A longer gap becomes a
+     * #line. */
     {"a\n% local x = 1\nb\n", "a\n\nb\n"},
     {"a\n%\n%\n%\nb\n", "a\n#line 10 \"t.cu.lua\"\nb\n"},
     {"a\n% for i = 1, 2 do\nb$(i)\n% end\nc",
@@ -296,7 +298,7 @@ static const struct value bodies[] = {
     {"a$('\\n')b\nc", "a\nb\n#line 7 \"t.cu.lua\"\nc\n"},
     {"a \\\n% local x = 1\nb \\\nc\nd", "a \\\nb \\\nc\n\nd\n"},
     {"windows\r\nlines\r\n", "windows\nlines\n"},
-    /* Order: by key, not by hash; sort is stable. */
+    /* pairs() visits keys in ascending order, and table.sort is stable. */
     {"a\n% for k, v in pairs({b = 2, a = 1, [10] = 0, [9] = 9}) do\n"
      "$(k)=$(v)\n"
      "% end",
@@ -646,7 +648,7 @@ START_TEST(an_endless_loop_heeds_the_flag)
 }
 END_TEST
 
-/* Declarations that change themselves while they are read. */
+/* Declarations that change while they are being read. */
 static const struct hostile rewriting[] = {
     {"template.params = nil", "template.params must be a list, not a nil"},
     {"template.params = {5}",
@@ -776,7 +778,7 @@ START_TEST(each_refused_allocation_is_an_error)
     int refused = 0;
 
     assert_fails(render(&text, library, "faulty", "fault=typo", "rows=1"),
-                 SPC_ETEMPLATE); /* also collects all garbage */
+                 SPC_ETEMPLATE); /* an error also collects all garbage */
     for (size_t more = 0; status != SPC_OK; more += 16, refused++) {
         library->box.bytes_limit = library->box.bytes_used + more;
         status = render(&text, library, "halo", "op=halo,cin=40,taps=2",
@@ -967,7 +969,7 @@ static const struct fault {
     const char *says;
 } faults[] = {
     {"none", SPC_OK, ""},
-    {"accepts", SPC_OK, ""}, /* not called for the default */
+    {"accepts", SPC_OK, ""}, /* accepts() is not called for the default */
     {"constraint", SPC_ETEMPLATE, "faulty.cu.lua:12: more than"},
     {"launch", SPC_ETEMPLATE, "faulty.cu.lua:16: launch: 'block' is 1.5"},
     {"illegal", SPC_ETEMPLATE, "faulty.cu.lua:20: default: rows = 3 is not a"},
@@ -1220,7 +1222,7 @@ START_TEST(a_large_space_takes_little_time)
     double ms = (double)(spc__now_ns() - start) / 1e6;
     printf("2048 configurations in %.1f ms\n", ms);
     ck_assert_int_eq(space->count, 2048);
-    ck_assert_double_lt(ms, 5000); /* generous: sanitizers, valgrind, load */
+    ck_assert_double_lt(ms, 5000); /* ample time for sanitizers and load */
     spc__space_free(space);
     spc__library_close(library);
 }
@@ -1264,7 +1266,7 @@ START_TEST(without_nvrtc_the_error_names_the_path)
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
     assert_says("SPC_NVRTC sets to '/nonexistent'");
     ck_assert(compiler == NULL);
-    setenv("SPC_NVRTC", "libm.so.6", 1); /* another library */
+    setenv("SPC_NVRTC", "libm.so.6", 1); /* a library that is not NVRTC */
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
     assert_says("nvrtcVersion");
     restore("SPC_NVRTC");
@@ -1323,7 +1325,8 @@ START_TEST(rendered_cuda_becomes_a_cubin)
 }
 END_TEST
 
-/* 2 KB of shared memory, and many more live values than 24 registers hold. */
+/* Uses 2 KB of shared memory, and has many more live values than 24 registers
+ * hold. */
 static const char greedy_kernel[] =
     "extern \"C\" __global__ void spc_pack(float *p) { *p = 1; }\n"
     "extern \"C\" __global__ void spc_conv(const float *in, float *out)\n"
@@ -1533,7 +1536,7 @@ START_TEST(headers_reach_the_c_compiler)
 }
 END_TEST
 
-/* A limit on file size has the effect of a full disk. */
+/* A limit on file size acts like a full disk. */
 START_TEST(a_source_that_cannot_be_written_says_why)
 {
     spc__compiler *cc = open_hostcc();
@@ -1732,7 +1735,8 @@ START_TEST(a_compiler_ends_with_a_host_that_is_killed)
         poll(NULL, 0, 10);
     ck_assert(!is_alive(started));
     spc__compiler_close(cc);
-    ck_assert_int_eq(count_entries(folder.data), 5); /* ., .., cc, pid, work */
+    /* ., .., cc, pid and work */
+    ck_assert_int_eq(count_entries(folder.data), 5);
     DIR *entries = opendir(folder.data);
     for (struct dirent *e = readdir(entries); e != NULL; e = readdir(entries))
         utimensat(dirfd(entries), e->d_name,
@@ -1758,7 +1762,7 @@ START_TEST(a_compiler_may_leave_a_process_behind)
     assert_ok(spc__temp_dir_create(&folder, &error));
     spc__compiler *cc =
         open_script(&folder, "sleep 30 &\necho said\nexec cc \"$@\"");
-    cc->limit_seconds = 15; /* the child holds the output for longer */
+    cc->limit_seconds = 15; /* the child keeps the output open for 30 s */
     assert_ok(spc__compile(&artefact, cc, &job, &log, &error));
     ck_assert_str_eq(spc__buf_text(&log), "said\n");
     spc__artefact_release(&artefact);
@@ -1910,7 +1914,8 @@ START_TEST(a_damaged_cubin_is_an_error_or_an_answer)
     assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error));
     spc__random_init(&random, 7);
     for (size_t bytes = 0; bytes < artefact.code_bytes; bytes += 97) {
-        char *copy = malloc(bytes + 1); /* exact size, for AddressSanitizer */
+        /* small: AddressSanitizer sees overreads */
+        char *copy = malloc(bytes + 1);
         memcpy(copy, artefact.code, bytes);
         read_cubin(&out, copy, bytes);
         free(copy);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 static spc_error error;
-static spc__buf folder; /* of the test's templates */
+static spc__buf folder; /* folder of the test's templates */
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
@@ -157,7 +157,7 @@ START_TEST(a_macro_may_be_continued_in_shared_lua)
 END_TEST
 
 static const struct mistake {
-    const char *shared; /* rows.lua; NULL: no file */
+    const char *shared; /* content of rows.lua; NULL: no file */
     const char *first;
     const char *body;
     const char *says; /* how the message starts */
@@ -237,7 +237,8 @@ static const struct mistake parts[] = {
      "rows.lua:2: derive: 'config' is the name of a global already"},
     {"%\n%function values() return {1, 1} end\n", NULL, NULL,
      "rows.lua:2: the values of 'n': 1 appears twice"},
-    /* The shared file made the function, with the template's values. */
+    /* The shared file makes the function, which returns the template's
+     * table. */
     {"%local function give(t) return function()\n"
      "%  return t\n%end end\n%default = give({n = 3})\n",
      NULL, NULL, "rows.lua:1: default: n = 3 is not a legal value (1, 2)"},
@@ -347,9 +348,9 @@ static void hash_of(char out[SPC__SHA256_HEX])
     spc__library_close(library);
 }
 
-/* Includes of "t" with both words and both quotes, in a branch that is not
- * taken, by a name with an expression, and through other files; and a file that
- * it does not include. */
+/* "t" includes files by both keywords and with both kinds of quotes, in a
+ * branch that is not taken, by a name with an expression, and through other
+ * files. One file is not included. */
 #define INCLUDER                                                               \
     DECLARATION("%include 'rows.lua'")                                         \
     "\n% if false then\n#include \"deep.cuh\"\n% end\n"                        \
@@ -401,7 +402,7 @@ START_TEST(a_hash_covers_what_the_template_includes)
 }
 END_TEST
 
-/* Two texts, and whether records of one hold for the other. */
+/* Two texts of a template, and whether they have the same hash. */
 static const struct rewritten {
     const char *text;
     const char *other;
@@ -528,8 +529,8 @@ START_TEST(what_a_hash_does_not_cover_is_not_included)
 }
 END_TEST
 
-/* Finds includes independently of the library: from the top, names in
- * quotes. */
+/* Finds included names independently of the library: follows quoted names from
+ * the top file down. */
 static bool mentions(const char *text, const char *file, int depth)
 {
     char quoted[64];
@@ -574,8 +575,8 @@ static bool builtin_includes(const spc__builtin_file *tpl, const char *file)
            (strcmp(tpl->name, "index.cu.lua") == 0 && searcher_mentions(file));
 }
 
-/* A change of a shared file must outdate exactly the records of templates that
- * include it; otherwise each change would invalidate all measurements. */
+/* A changed shared file must outdate the records of exactly the templates that
+ * include it. Otherwise each change would invalidate all measurements. */
 START_TEST(the_hash_of_a_builtin_template_covers_what_it_includes)
 {
     spc__library *library = NULL;
@@ -633,7 +634,7 @@ START_TEST(a_folder_needs_no_more_than_its_kernel)
 }
 END_TEST
 
-/* Even a .c.lua may replace a .cu.lua. */
+/* A .c.lua may even replace a .cu.lua. */
 START_TEST(what_a_folder_has_replaces_what_is_built_in)
 {
     put_file("t.cu.lua", DECLARATION("%include 'os_rows.lua'") "$(mine)\n");

@@ -40,7 +40,7 @@ static int statics_of(spc__compiler *compiler, const char *target,
     assert_ok(spc__compile(&artefact, compiler, &job, NULL, &error),
               error.text);
     size_t bytes = spc__code_statics(artefact.code, artefact.code_bytes);
-    /* A truncated file is never read past its end. */
+    /* Reads truncated files; the reader must not go past their end. */
     for (size_t cut = 0; cut < artefact.code_bytes; cut += 97) {
         void *part = malloc(cut + 1);
         memcpy(part, artefact.code, cut);
@@ -110,14 +110,16 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
         {"__attribute__((section(\".dynamic.mine\"))) int kept = 1;\n"
          "int f(void) { return kept++; }",
          4},
-        /* A write there crashes, because the memory is locked. */
+        /* Writing there crashes, because the loader makes the memory
+         * read-only. */
         {"extern int *at(void); int f(void) { return (*at())++; }\n"
          "asm(\".pushsection .got.plt,\\\"aw\\\"; .Lkept: .long 0;\"\n"
          "    \".popsection\");",
          0},
         {"_Thread_local int kept[3] = {1}; int f(void) { return kept[0]++; }",
          12},
-        /* Memory without a symbol, smaller than that of a linker. */
+        /* A section without a symbol, smaller than the same section of a
+         * linker. */
         {"asm(\".pushsection .bss; .Lkept: .zero 4; .popsection\");\n"
          "int f(void) { return 1; }",
          4},
@@ -130,7 +132,7 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
     };
     spc__compiler *cc = open_hostcc();
 
-    for (int i = 0; i < LENGTH(cases); i++) { /* a linker fills up */
+    for (int i = 0; i < LENGTH(cases); i++) { /* the linker pads the section */
         int bytes = statics_of(cc, "", cases[i].source);
         ck_assert_msg(cases[i].bytes == 0
                           ? bytes == 0

@@ -3,8 +3,8 @@
  * test_targets.c - every CUDA template, at its default, compiles without spills
  * for GPUs that this machine lacks.
  *
- *     test_targets          every template is compiled below, and every
- *                           dataflow is documented
+ *     test_targets          checks that every template is compiled below, and
+ *                           that every dataflow is documented
  *     test_targets nvrtc    compiles a sample of (template, problem, GPU) that
  *                           depends on the seed; $SPC_TEST_ALL compiles all
  */
@@ -68,7 +68,7 @@ static void index_problem(spc__attrs *out, const char *text)
                        spc__conv_is_inverse(&conv));
 }
 
-/* The same with 64-bit keys. */
+/* Makes the problem of indexing a layer with 64-bit keys. */
 static void wide_problem(spc__attrs *out, const char *text)
 {
     spc_conv conv;
@@ -284,7 +284,7 @@ static bool says(const char *text, const char *name)
     return strstr(text, quoted) != NULL;
 }
 
-/* For all roles; templates that read triplets are checked only for their
+/* Checks all roles. Templates that read triplets are checked only for their
  * device. */
 START_TEST(points_are_for_those_that_read_triplets)
 {
@@ -369,7 +369,7 @@ static int spilled_of(const char *log)
     return all;
 }
 
-/* Compiles. Returns true if no kernel spills. */
+/* Compiles the default of a template. Returns true if no kernel spills. */
 static bool compiles(const harness_of *r, spc__template *tpl, int p,
                      const char *gpu)
 {
@@ -422,7 +422,7 @@ static int compile_problem(const harness_of *r, int p, const char *gpu,
 
 START_TEST(defaults_compile_without_spills)
 {
-    int number = 9 * _i; /* other problems on each GPU */
+    int number = 9 * _i; /* so that each GPU gets other problems */
     int spill = 0;
     harness_of r;
 

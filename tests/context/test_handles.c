@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_handles.c - what bindings need of contexts and plans: the owner of a
- * handle, memory from the caller, whether a plan still fits, packing of many
- * plans.
+ * test_handles.c - functions for language bindings: the owner of a handle,
+ * memory from the caller, whether a plan still fits, packing many plans.
  *
  * Runs on "cpu".
  */
@@ -99,7 +98,7 @@ END_TEST
 
 enum { PLANS = 3, WEIGHTS = 27 * 16 * 8 };
 
-/* Plans with weights of several shapes. */
+/* Makes plans with weights of several shapes. */
 static void make_plans(spc_plan *plans[PLANS], void *packed[PLANS],
                        size_t bytes[PLANS])
 {
@@ -141,7 +140,7 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
         ck_assert_mem_eq(packed[i], alone, bytes[i]);
         spc_memory_free(ctx, alone);
     }
-    /* One plan is wrong: the error names it, and no weights are written. */
+    /* If one plan is wrong, the error names it and no weights are written. */
     memset(packed[0], 0x33, bytes[0]);
     memset(alone = malloc(bytes[0]), 0x33, bytes[0]);
     from[1] = (const char *)weights + 1;
@@ -238,7 +237,8 @@ START_TEST(a_hook_needs_both_functions)
 }
 END_TEST
 
-/* A set with outputs, a map, a plan and a network; ends at the first failure.
+/* Makes and uses a set with outputs, a map, a plan and a network. Returns at
+ * the first failure.
  */
 static spc_status live(const spc_scene *scene, const spc_net *net)
 {
