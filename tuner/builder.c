@@ -204,9 +204,7 @@ static spc_status enqueue(spc__builder *builder, spc__entry *entry)
     return SPC_OK;
 }
 
-/*
- * ---- results of a candidate -----------------------------------------------
- */
+/* ---- results of a candidate ---------------------------------------------- */
 
 /* Sources are large, and there may be thousands of candidates. */
 static void drop_source(spc__entry *entry)

@@ -221,8 +221,7 @@ spc_status spc__net_plan_branches(spc_net_plan *plan)
     return spc__net_share_device(plan);
 }
 
-/* ---- capturing ------------------------------------------------------------
- */
+/* ---- capturing ----------------------------------------------------------- */
 
 void spc__net_limit(const spc_net_plan *plan, int i, unsigned blocks)
 {

@@ -41,8 +41,7 @@ typedef struct model {
     int blocks;   /* number of multiprocessors of the device */
 } model;
 
-/* ---- times ---------------------------------------------------------------
- */
+/* ---- times --------------------------------------------------------------- */
 
 /* Rows in the sample. Without a sample, a stride of 2 is assumed to halve the
  * voxels, as for a distant surface. */
@@ -235,8 +234,7 @@ static double play(model *m)
     return end + part * sum;
 }
 
-/* ---- trying --------------------------------------------------------------
- */
+/* ---- trying -------------------------------------------------------------- */
 
 /* The next larger or smaller share that changes the time of a branch; 0: no
  * such share. */

@@ -853,8 +853,7 @@ static spc_status from_defaults(lookup *look)
     return status;
 }
 
-/* ---- records alone -------------------------------------------------------
- */
+/* ---- records alone ------------------------------------------------------- */
 
 /* Without a compiler only stored code can be used, and a record of this problem
  * nearly always names it. Asking and rendering all templates takes tens of

@@ -344,8 +344,7 @@ void spc__plan_reorder(spc_plan *plan, const char *order)
     replace_order(plan->config, sizeof(plan->config), order);
 }
 
-/* ---- without a map --------------------------------------------------------
- */
+/* ---- without a map ------------------------------------------------------- */
 
 spc_status spc__plan_take_rows(spc_plan *plan)
 {

@@ -361,8 +361,7 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 }
 END_TEST
 
-/* ---- layers without a map -------------------------------------------------
- */
+/* ---- layers without a map ------------------------------------------------ */
 
 /*
  * Rows of linear layers are not sorted, and half of the candidates differ only

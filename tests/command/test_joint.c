@@ -94,9 +94,7 @@ static spc_status event(void)
     return world.ends_with;
 }
 
-/*
- * ---- replacements of the rest of the command ------------------------------
- */
+/* ---- replacements of the rest of the command ----------------------------- */
 
 spc_status cli_fail(spc_status status, const char *format, ...)
 {

@@ -13,8 +13,8 @@ enum { RESERVED = 2000, LOW = -12, HIGH = 12, PASSES = 3, GUARD = 16 };
 
 /* ---- a layer with its three passes --------------------------------------- */
 
-/* Two sets (one for a submanifold layer), the maps of both directions (one if
- * they are equal), and whatever the passes have in common. */
+/* What the passes of a layer share: two sets (one for a submanifold layer), and
+ * the maps of both directions (one if they are equal). */
 typedef struct layer {
     spc_ctx *ctx;
     spc_conv passes[PASSES];
@@ -42,7 +42,7 @@ static void make_maps(layer *l)
         assert_ok(l->ctx, spc_map_create_inverse(&l->back, l->out, l->in, g));
 }
 
-/* No set or map is filled yet. */
+/* Makes the sets and maps of a layer, without filling them. */
 static void open_layer(layer *l, spc_ctx *ctx, const char *text, int capacity,
                        int64_t outputs)
 {
@@ -86,7 +86,8 @@ static void check_maps(const layer *l)
         assert_ok(l->ctx, spc_map_check(l->back, NULL));
 }
 
-/* A new scene: capacities are the numbers of voxels afterwards. */
+/* Fills the sets with a new scene. Afterwards capacities are the numbers of
+ * voxels. */
 static void fill(const layer *l, const rows *r, const int32_t *coords)
 {
     assert_ok(l->ctx, spc_coords_set_capacity(l->in, r->count));
@@ -166,7 +167,8 @@ static char *run_plan(const layer *l, int pass, const spc_plan *plan,
     return host;
 }
 
-/* The same scene in sets that are created with exactly this capacity. */
+/* Compares results with those on sets that are created with exactly this
+ * capacity. */
 static void compare_exact(const layer *l, spc_plan *const plans[PASSES],
                           const char *text, const rows *r,
                           const int32_t *coords)
@@ -184,7 +186,7 @@ static void compare_exact(const layer *l, spc_plan *const plans[PASSES],
         size_t bytes, want_bytes;
         spc_map *map = map_of(&exact, p);
         assert_ok(l->ctx, spc_map_prepare(map, plans[p], NULL));
-        /* A plan runs before the map is prepared anew, and after. */
+        /* Odd scenes run the plan without preparing the map again. */
         if (r->count % 2 == 0)
             assert_ok(l->ctx, spc_map_prepare(map_of(l, p), plans[p], NULL));
         ck_assert_uint_eq(spc_plan_workspace_bytes(plans[p], map_of(l, p)),
@@ -229,8 +231,8 @@ static spc_ctx *open_hooked(const char *device, counting_hook *hook)
     return ctx;
 }
 
-/* Layouts of all kinds. Some are added while the capacity is small: later, they
- * must have room for all that was reserved. */
+/* Prepares layouts of all kinds. Some are added while the capacity is small;
+ * they must still have room for all reserved rows. */
 static void prepare_more(const layer *l, int scene)
 {
     static const char *const orders[] = {"gray", "gray2", "dense", "morton"};
@@ -343,7 +345,7 @@ START_TEST(what_has_another_capacity_is_filled_again)
     ck_assert_int_eq(spc_coords_capacity(l.in), r.count);
     ck_assert_int_eq(spc_coords_reserved(l.in), RESERVED);
 
-    /* Fewer rows of padding: the set stays, the map does not. */
+    /* A smaller capacity leaves the set valid, but not its map. */
     assert_ok(ctx, spc_coords_set_capacity(l.in, r.count + 1));
     refuses(spc_plan_execute(plan, l.map, &(spc_buffers)SPC_BUFFERS_INIT, NULL),
             SPC_ESTATE,
@@ -354,13 +356,14 @@ START_TEST(what_has_another_capacity_is_filled_again)
     assert_ok(ctx, spc_map_check(l.map, NULL));
     ck_assert_int_eq(spc_map_rows_out(l.map), r.count);
 
-    /* The capacity at which it was filled is right again. */
+    /* The map is valid at the capacity at which it was filled. */
     assert_ok(ctx, spc_coords_set_capacity(l.in, r.count));
     refuses(spc_map_check(l.map, NULL), SPC_ESTATE, "spc_map_update");
     assert_ok(ctx, spc_coords_set_capacity(l.in, r.count + 1));
     assert_ok(ctx, spc_map_check(l.map, NULL));
 
-    /* Voxels that do not fit, and padding that was not written. */
+    /* One capacity is too small for the voxels, the other includes unwritten
+     * padding. */
     const int other[] = {r.count - 1, RESERVED};
     for (int i = 0; i < 2; i++) {
         assert_ok(ctx, spc_coords_set_capacity(l.in, other[i]));
@@ -378,7 +381,7 @@ START_TEST(what_has_another_capacity_is_filled_again)
 }
 END_TEST
 
-/* An earlier check is about other voxels. */
+/* The result of an earlier check concerns other voxels. */
 START_TEST(a_set_that_its_map_fills_must_be_checked_again)
 {
     spc_ctx *ctx = open_hooked(device_of(_i), NULL);
@@ -398,7 +401,7 @@ START_TEST(a_set_that_its_map_fills_must_be_checked_again)
     refuses(spc_map_update(l.map, NULL, NULL, 0, NULL), SPC_ESTATE,
             "call spc_coords_update first");
 
-    /* With a check in between, voxels stay valid if they fit. */
+    /* After a check, the voxels stay valid if they fit the new capacity. */
     assert_ok(ctx, spc_coords_set_capacity(l.in, RESERVED));
     assert_ok(ctx, spc_map_update(l.map, second, NULL, many.count, NULL));
     assert_ok(ctx, spc_coords_check(l.in, NULL));

@@ -161,7 +161,7 @@ START_TEST(a_list_of_offsets_is_a_kernel)
         memcpy(own, cross, sizeof own);
         conv.geometry.offsets = own[0];
         assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
-        memset(own, 0, sizeof own); /* the map and its sets have copies */
+        memset(own, 0, sizeof own); /* the map and its sets keep copies */
         assert_ok(ctx, spc_map_update(map, NULL, NULL, 0, NULL));
         assert_ok(ctx, spc_map_check(map, NULL));
         conv.geometry.offsets = cross[0];
@@ -251,7 +251,7 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
 }
 END_TEST
 
-/* More rows than one block can sum groups of bins for. */
+/* So many rows have more groups of bins than one block can sum. */
 START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -296,8 +296,8 @@ static void check_levels(spc_ctx *ctx, spc_coords *const sets[4], const rows *r)
     }
 }
 
-/* Derives from the rows themselves, two of which are invalid, before the first
- * set has them. */
+/* Derives sets from the caller's rows before the first set is filled. Two of
+ * the rows are invalid. */
 static void derive_levels(spc_ctx *ctx, spc_coords *const sets[4],
                           const rows *r)
 {
@@ -350,16 +350,16 @@ END_TEST
 
 enum { CHAIN = 3 };
 
-/* `up` is the number of levels up to the root of the last set; -1: not
+/* `up` is the number of levels from the last set to its root; -1: not
  * checked. */
 typedef struct chain {
     const char *layers[CHAIN];
     int shape, up;
 } chain;
 
-/* Bounds that matter (k2 s2 of an odd shape drops the last plane, k3 of an even
- * shape adds a row after it), kernels that leave gaps, alternating rules, and
- * chains that no single rule describes. */
+/* The chains have bounds that matter (k2 s2 of an odd shape drops the last
+ * plane, k3 of an even shape adds a row after it), kernels that leave gaps,
+ * alternating rules, and sequences that no single rule describes. */
 static const chain chains[] = {
     {{"k=3,stride=2,padding=1,rule=footprint",
       "k=3,stride=2,padding=1,rule=footprint",
@@ -482,7 +482,7 @@ START_TEST(a_footprint_of_footprints_is_one)
 }
 END_TEST
 
-/* Links a map only with its own inverse. */
+/* Links maps; only a map and its own inverse accept the link. */
 static void derive(level *l)
 {
     spc__map_derive(l->same, l->inverse);
@@ -721,7 +721,7 @@ START_TEST(what_does_not_fit_leaves_the_set_empty)
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     ck_assert_int_eq(spc_coords_check(out, NULL), SPC_ECAPACITY);
     ck_assert_int_eq(spc_coords_rows(out), 0);
-    ck_assert_int_eq(spc_coords_rows(set), 0); /* not checked yet */
+    ck_assert_int_eq(spc_coords_rows(set), 0); /* 0 until it is checked */
     spc_coords_free(out);
     spc_coords_free(set);
     spc_coords_free(small);

@@ -108,8 +108,8 @@ END_TEST
 
 /* ---- any two sets ------------------------------------------------------- */
 
-/* The other set is far away, at the limit of int32, has other batches, or
- * overlaps only partly. */
+/* The other set overlaps partly, has other batches, is far away, or is at the
+ * limit of int32. */
 static const struct {
     int low, extent, batches;
 } boxes[] = {
@@ -275,7 +275,7 @@ static void check_given(frame *f, const rows *mine, const rows *theirs)
     spc_scene_free(other);
 }
 
-/* Counts are on the device, and nothing is read back in between. */
+/* Counts stay on the device; nothing is read back between the steps. */
 START_TEST(frames_fill_given_and_generated_sets_anew)
 {
     static const int sizes[][2] = {{300, 40}, {7, 300}, {0, 9}, {300, 1}};

@@ -35,7 +35,8 @@ static uint64_t key_of(int batch, const int64_t at[3])
 {
     uint64_t key = (uint64_t)batch;
     for (int a = 0; a < 3; a++) {
-        if (at[a] < -BIAS || at[a] >= BIAS) /* assertions would be slow here */
+        /* an assertion for each voxel would be slow */
+        if (at[a] < -BIAS || at[a] >= BIAS)
             ck_abort_msg("%lld does not fit 16 bits", (long long)at[a]);
         key = key << 16 | (uint64_t)(at[a] + BIAS);
     }
@@ -92,8 +93,8 @@ static void append_seen(keys *out, const keys *in, const spc_geometry *g,
             int64_t from = field(in->at[i], a) - offset[a];
             at[a] = from / g->stride[a];
             seen &= from % g->stride[a] == 0;
-            if (g->shape[a] > 0) /* a window must lie inside, with its
-                                  * padding */
+            /* the window must lie inside the padded shape */
+            if (g->shape[a] > 0)
                 seen &=
                     at[a] >= 0 &&
                     at[a] * g->stride[a] + g->dilation[a] * (g->kernel[a] - 1) <
@@ -117,7 +118,7 @@ static keys floors(const keys *in, const spc_geometry *g)
     return out;
 }
 
-/* The outputs at all offsets. */
+/* Returns the outputs at all offsets, each once. */
 static keys footprints(const keys *in, const spc_geometry *g)
 {
     int offsets = spc_geometry_offset_count(g), offset[3];
@@ -182,7 +183,7 @@ enum { NO_LEVEL = -1, LEVELS = 12 };
  */
 static const struct step {
     const char *name;
-    int from, to; /* levels; NO_LEVEL: a layer by itself */
+    int from, to; /* levels; NO_LEVEL: output is not a level */
     const char *layer;
 } steps[] = {
     {"L0 k3", 0, NO_LEVEL, "subm" LAYER "k=3"},
@@ -402,8 +403,7 @@ END_TEST
 static const struct {
     const char *file;
     float low[3], voxel[3];
-    int grid[3]; /* voxels of the range; the networks' shape has one more along
-                  * z */
+    int grid[3]; /* voxels in the range; networks add one along z */
     counts want[STEPS];
 } scans[] = {
     {"kitti_hdl64_full.bin",
@@ -471,8 +471,8 @@ static const struct {
       {3324, 8900}}},
 };
 
-/* The voxels of the points in range: floor((p - low) / voxel) in float, as in
- * the detectors' voxelisers. Duplicates merge. */
+/* Returns the voxels of the points in range: floor((p - low) / voxel) in float,
+ * like the detectors' voxelisers. Duplicates merge. */
 static keys voxelise(const float *points, size_t count, const float low[3],
                      const float voxel[3], const int grid[3])
 {

@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char *const devices[2] = {"cpu", "sim"};
-static const char *only_device; /* the program's argument */
+static const char *only_device; /* from the command line; NULL: both */
 
 enum { DEVICES = 2 };
 
@@ -102,16 +102,17 @@ static void fill_plane(points *p, int rows, uint64_t seed)
              seed);
 }
 
-/* Tall and dense: the neighbours of 32 rows in a plane of the kernel are more
- * keys than a window of the search holds. Those of K 3 are more than half of
- * it. */
+/* Makes a tall and dense scene. The neighbours of 32 rows in one plane of the
+ * kernel are more keys than a window of the search holds; for kernels of 3 they
+ * fill more than half of it. */
 static void fill_walls(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
     fill_box(p, (int32_t[]){0, 9, -2, -30}, (uint32_t[]){1, 3, 9, 60}, seed);
 }
 
-/* Two clusters at opposite limits of int32: 64-bit keys, crowded bins. */
+/* Makes two clusters at opposite limits of int32, which need 64-bit keys and
+ * crowd the bins. */
 static void fill_far(points *p, int rows, uint64_t seed)
 {
     spc__random random;
@@ -128,7 +129,8 @@ static void fill_far(points *p, int rows, uint64_t seed)
     deduplicate(p, seed);
 }
 
-/* One outlier moves all other voxels into one bin of 32-bit keys. */
+/* Makes a scene with an outlier, which moves all other voxels into one bin of
+ * 32-bit keys. */
 static void fill_outlier(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
@@ -136,9 +138,9 @@ static void fill_outlier(points *p, int rows, uint64_t seed)
     memcpy(p->at[p->rows / 2], (int32_t[]){0, 60000, 7, 7}, 16);
 }
 
-/* The faces of a box with corners and edges: voxels at the extremes of every
- * axis. Without guard bands an offset there would reach the opposite face, the
- * next row or the next batch. */
+/* Makes the faces of a box, so that voxels are at the extremes of every axis.
+ * Without guard bands an offset there would reach the opposite face, the next
+ * row or the next batch. */
 static void fill_faces(points *p, int rows, uint64_t seed)
 {
     int n = 0;
@@ -154,8 +156,8 @@ static void fill_faces(points *p, int rows, uint64_t seed)
     shuffle(p, seed);
 }
 
-/* Enough rows for many bins, with 32-bit keys or, with an outlier, 64-bit
- * keys. */
+/* Makes enough rows for many bins. Keys have 32 bits or, with an outlier, 64
+ * bits. */
 static void fill_large(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
@@ -168,7 +170,7 @@ static void fill_large_wide(points *p, int rows, uint64_t seed)
     memcpy(p->at[p->rows / 2], (int32_t[]){0, 90000, 90000, 90000}, 16);
 }
 
-/* Only the eight corners, at the limits of int32. */
+/* Makes eight voxels at the corners of the int32 range. */
 static void fill_corners(points *p, int rows, uint64_t seed)
 {
     (void)rows;
@@ -269,7 +271,7 @@ static spc_ctx *open_ctx(const char *device)
     return ctx;
 }
 
-/* Number of runs of a loop over cases and devices. */
+/* Returns how many runs a loop over cases and devices has. */
 static int loops(int count)
 {
     return only_device ? count : count * DEVICES;
@@ -399,7 +401,7 @@ START_TEST(digests_join_what_their_order_says)
 }
 END_TEST
 
-/* Number of offsets of all tiles of 64 rows. */
+/* Returns the number of offsets of all tiles of 64 rows. */
 static int64_t steps_of(spc_ctx *ctx, spc_map *map, const char *order)
 {
     spc_map_view view;
@@ -412,8 +414,8 @@ static int64_t steps_of(spc_ctx *ctx, spc_map *map, const char *order)
     return steps;
 }
 
-/* The orders must reduce the steps; each saves about twice as much as this
- * requires. */
+/* The orders must reduce the steps. Each saves about twice as much as required
+ * here. */
 START_TEST(scans_need_fewer_steps_by_lines_and_fewest_by_planes)
 {
     spc_conv conv = {0};
@@ -477,7 +479,8 @@ static void check_capacity(spc_ctx *ctx, const spc_map *map)
     free(order);
 }
 
-/* A rebuild leaves no old data: other rows, fewer rows, the same rows again. */
+/* Rebuilds a map for other rows, fewer rows, and the same rows again. No old
+ * data may remain. */
 START_TEST(rebuilt_maps_equal_new_ones)
 {
     static const int chosen[] = {0, 6, 10, 16};
@@ -560,8 +563,8 @@ static void expect_failure(spc_ctx *ctx, const spc_conv *conv, const points *p,
 
 START_TEST(duplicates_are_reported_with_their_rows)
 {
-    /* With and without crowding (the outlier scene). The error names the pair
-     * with the smallest second row. */
+    /* Runs with and without crowded bins (the outlier scene). The error names
+     * the pair with the smallest second row. */
     scene_case c = cases[case_of(_i) ? 16 : 10];
     spc_conv conv = conv_of(&c);
     points p = make_points(&c, 3);
@@ -631,7 +634,7 @@ START_TEST(a_rebuild_outside_the_key_layout_is_reported)
 
     assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
     p.at[9][2] = 5000;
-    p.at[4][3] = -10; /* the lowest z is -9: just inside the guard band */
+    p.at[4][3] = -10; /* just below the lowest z, inside the guard band */
     p.at[200][0] = INT32_MIN;
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
     assert_ok(ctx, spc_memory_upload(coords, ctx, p.at, 16 * (size_t)p.rows));
@@ -677,7 +680,8 @@ START_TEST(impossible_requests_are_refused)
         SPC_EINVAL);
     ck_assert_ptr_null(map);
     for (int a = 0; a < 3; a++)
-        conv.geometry.kernel[a] = 1 << 30; /* their product is 0 in 64 bits */
+        conv.geometry.kernel[a] = 1 << 30; /* the 64-bit product overflows to
+                                            * 0 */
     expect_failure(ctx, &conv, &p, SPC_EINVAL, "more than 343 offsets");
     conv = conv_of(&cases[0]);
     conv.geometry.dilation[2] = 1 << 30;
@@ -751,7 +755,7 @@ START_TEST(the_blocks_of_indexing_fit_every_shared_memory)
     } gpus[] = {
         {72, 65536, 27, 72},   {72, 65536, 343, 60},    {40, 65536, 343, 40},
         {84, 101376, 343, 84}, {170, 101376, 343, 170}, {132, 232448, 343, 132},
-        {4, 1024, 343, 4}, /* the device refuses this with an error */
+        {4, 1024, 343, 4}, /* does not fit: the device reports an error */
     };
 
     for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {

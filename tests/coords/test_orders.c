@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_orders.c - the row orders that are not by Gray rank, and those with a
- * separate order for each group of offsets: their guarantees, which are the
- * same
- * on cpu and sim, also after the map is filled again.
+ * test_orders.c - the row orders other than by Gray rank, and orders for each
+ * group of offsets. Their guarantees hold on cpu and sim alike, also after the
+ * map is filled again.
  *
  *     test_orders [cuda|nvrtc]
  *
@@ -50,7 +49,7 @@ typedef struct promise {
     const spc_map *map;
     int32_t (*at)[4];
     const int32_t *plain; /* [offsets][ROWS] */
-    int begin, end;       /* offsets of the group */
+    int begin, end;       /* range of the group's offsets */
 } promise;
 
 static int count_inputs(const promise *p, int row)
@@ -62,7 +61,8 @@ static int count_inputs(const promise *p, int row)
     return count;
 }
 
-/* Fullest first; ties by the lower voxel. */
+/* True if row a comes before row b: it has more inputs or, at a tie, the lower
+ * voxel. */
 static bool dense_is_before(const promise *p, int a, int b)
 {
     int one = count_inputs(p, a), two = count_inputs(p, b);
@@ -73,7 +73,7 @@ static bool dense_is_before(const promise *p, int a, int b)
     return one > two || (one == two && order < 0);
 }
 
-/* A coordinate as stored in the map's keys. */
+/* Returns a coordinate as stored in the map's keys. */
 static uint32_t field(const promise *p, int row, int i)
 {
     const spc_index_key *key = &p->map->to->key;
@@ -81,8 +81,8 @@ static uint32_t field(const promise *p, int row, int i)
     return (uint32_t)(p->at[row][i] - key->low[i]) + key->before[i];
 }
 
-/* Number of low bit levels that do not fit into a digest of 32 bits, at least
- * in part. */
+/* Returns how many of the low bit levels do not fit into a digest of 32 bits,
+ * wholly or in part. */
 static int levels_left_out(const promise *p)
 {
     int bits = p->map->to->key.bits;
@@ -90,9 +90,9 @@ static int levels_left_out(const promise *p)
     return bits > 32 ? (bits - 32 + 2) / 3 : 0;
 }
 
-/* Of two voxels of a batch element, find the highest bit in which they differ
- * on any axis (x before y before z for the same bit). The voxel that has a 0 at
- * this bit is first. */
+/* True if row a comes before row b in Morton order. At the highest bit in which
+ * they differ on any axis (x before y before z for the same bit), the first
+ * voxel has a 0. */
 static bool morton_is_before(const promise *p, int a, int b)
 {
     uint32_t most = 0;
@@ -111,7 +111,7 @@ static bool morton_is_before(const promise *p, int a, int b)
            field(p, a, axis) < field(p, b, axis);
 }
 
-/* The mask of the group's offsets as a number, without the centre. */
+/* Returns the mask of the group's offsets as a number, without the centre. */
 static uint64_t group_mask(const promise *p, int row)
 {
     uint64_t mask = 0;
@@ -122,7 +122,8 @@ static uint64_t group_mask(const promise *p, int row)
     return mask;
 }
 
-/* Rows with equal masks are neighbours: no mask occurs in two places. */
+/* Checks that rows with equal masks are neighbours: no mask occurs in two
+ * places. */
 static void check_neighbours(const promise *p, const int *order)
 {
     for (int i = 2; i < ROWS; i++) {
@@ -157,8 +158,8 @@ typedef struct order_case {
     bool far;
 } order_case;
 
-/* The digests of these groups have one bit for each offset, so rows with equal
- * masks are together. */
+/* The digests of the gray orders here have one bit for each offset, so rows
+ * with equal masks are together. */
 static const order_case order_cases[] = {
     {"subm,cin=4,cout=4,k=3", "dense", 32, false},
     {"subm,cin=4,cout=4,k=3", "morton", 64, false},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pairs.c - dataflows on pairs by offset, hybrids of pairs and tiles, and
- * the explicit GEMM: their results, whether they repeat bit by bit, and the
- * layouts they need.
+ * the explicit GEMM. Checks their results, that they repeat bit by bit where
+ * promised, and the layouts that they need.
  *
  *     test_pairs [sim|cuda|nvrtc]
  *
@@ -25,7 +25,8 @@ static const char *device(void)
     return suite_device ? suite_device : "sim";
 }
 
-/* Runs one case in `of` if kernels take long to compile. */
+/* True if case `i` runs. If kernels take long to compile, only one case in `of`
+ * does. */
 static bool takes(int i, int of)
 {
     return suite_one_in == 1 || (i + suite_variant()) % of == 0;
@@ -76,7 +77,7 @@ static spc_plan *plan_of(spc_ctx *ctx, const spc_conv *conv, const char *name,
     return plan;
 }
 
-/* A layer on a scene; with `judges` on all samples and the hard scenes. */
+/* A layer on a scene, with the gate's fixture for its samples. */
 typedef struct bench {
     spc_ctx *ctx;
     spc_conv conv;
@@ -116,8 +117,9 @@ static void bench_close(bench *b)
 static const struct {
     const char *layer, *scene, *template_name, *values;
 } cases[] = {
-    /* Gather, multiply and scatter, by positions or by atomics. Several blocks
-     * of input and output channels; rows of 8 and 4 bytes; all types. */
+    /* Gather, multiply and scatter, by positions or by atomics. There are
+     * several blocks of input and output channels, rows of 8 and 4 bytes, and
+     * all types. */
     {"subm,cin=64,cout=64,k=3", "gen:uniform,n=200,extent=9", "pairs_mma", ""},
     {"subm,cin=128,cout=160,k=2,bias=1", "gen:uniform,n=150,extent=8",
      "pairs_mma", "weights=stream,pieces=1,n=96"},
@@ -164,7 +166,7 @@ static const struct {
      "explicit_mma", "pieces=1,stages=2"},
     {"inverse,cin=32,cout=16,k=3,stride=2,padding=1,rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", "explicit_mma", ""},
-    /* By a library, with a full epilogue. */
+    /* A library multiplies; the epilogue is complete. */
     {"subm,cin=21,cout=41,k=3,epilogue=scale+bias+relu+add",
      "gen:uniform,n=150,extent=8", "explicit_library", ""},
     {"conv,cin=20,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
@@ -200,10 +202,9 @@ START_TEST(every_dataflow_gives_what_the_oracle_gives)
 }
 END_TEST
 
-/* ---- bit by bit
- * --------------------------------------------------------------- */
+/* ---- equal bits ---------------------------------------------------------- */
 
-/* The result of a candidate on the given scene; the caller frees it. */
+/* Returns the result of a candidate on the given scene. The caller frees it. */
 static void *result_of(bench *b, const char *name, const char *values,
                        spc__dataset dataset, int poison, size_t *bytes)
 {
@@ -233,7 +234,8 @@ static void *result_of(bench *b, const char *name, const char *values,
     return result;
 }
 
-/* From all offsets by pairs to all by tiles; the latter is os_mma. */
+/* Hybrids from all offsets by pairs to all offsets by tiles. The latter equals
+ * os_mma. */
 static const char *const ends[] = {"near=0", "near=2", "near=4,weights=stream"};
 
 START_TEST(a_hybrid_is_both_pure_dataflows_at_its_ends)
@@ -294,7 +296,8 @@ static void note_atomics(const spc_trial *trial, void *payload)
         seen[2]++;
 }
 
-/* The search finds them like any other, and refuses them where it must. */
+/* Searches must find these dataflows, and refuse the atomic ones if a layer
+ * must be deterministic. */
 START_TEST(a_deterministic_layer_takes_places_and_no_atomics)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -319,8 +322,7 @@ START_TEST(a_deterministic_layer_takes_places_and_no_atomics)
 }
 END_TEST
 
-/* ---- maps
- * ---------------------------------------------------------------------- */
+/* ---- maps ---------------------------------------------------------------- */
 
 /* A known number of pairs bounds the workspace. If the map is filled again,
  * only its capacity does. */
@@ -374,7 +376,7 @@ START_TEST(a_map_without_pairs_is_not_prepared)
 }
 END_TEST
 
-/* Launches nothing, so buffers may be missing. */
+/* The call fails before a launch, so buffers may be missing. */
 START_TEST(a_map_without_rows_has_nothing_to_run)
 {
     static const char *const values[] = {"", "near=2", "join=atomic"};
@@ -403,8 +405,7 @@ START_TEST(a_map_without_rows_has_nothing_to_run)
 }
 END_TEST
 
-/* ---- frames
- * ---------------------------------------------------------------------- */
+/* ---- frames -------------------------------------------------------------- */
 
 enum { CAPACITY = 400, CHANNELS = 32 };
 
@@ -527,8 +528,8 @@ static void runner_close(const runner *r, frames *f)
     spc_plan_free(r->plan);
 }
 
-/* Grids are sized for the capacity, and only the device knows the counts: fewer
- * rows, more rows, none. */
+/* Grids are sized for the capacity, and only the device knows the counts.
+ * Frames have fewer rows, more rows, and none. */
 START_TEST(frames_of_any_size_run_on_the_pairs_that_they_have)
 {
     static const char *const values[] = {"", "join=atomic", "near=2"};
@@ -562,8 +563,7 @@ START_TEST(frames_of_any_size_run_on_the_pairs_that_they_have)
 }
 END_TEST
 
-/* ---- compiled for GPUs that are not here
- * ------------------------------------------- */
+/* ---- compiled for GPUs that are not here --------------------------------- */
 
 static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                    "sm_90a", "sm_100", "sm_120"};
@@ -635,8 +635,7 @@ START_TEST(code_for_gpus_that_are_not_here_does_not_spill)
 }
 END_TEST
 
-/* ---- the suite
- * ------------------------------------------------------------------------ */
+/* ---- the suite ----------------------------------------------------------- */
 
 static void add(Suite *suite, const char *name, const TTest *test, int count)
 {

@@ -56,8 +56,8 @@ static void release(cloud *c)
     free(c->batch);
 }
 
-/* On a grid of `step`, so that points coincide and distances are equal. With
- * more than one row some are copies of others. */
+/* Samples points on a grid of `step`, so that some distances are equal. If
+ * there is more than one row, some points are copies of others. */
 static cloud draw_cloud(int rows, int batches, int extent, float step,
                         spc__random *random)
 {
@@ -94,7 +94,7 @@ static cloud line_of(int rows, float apart)
 typedef struct found {
     spc_triplet at;
     double square;
-    double cell[3]; /* of the search */
+    double cell[3]; /* cell size of the search */
 } found;
 
 typedef struct relation {
@@ -158,7 +158,7 @@ static bool round_pair(found *f, const spc_geometry *g, const float *in,
     return plane <= r;
 }
 
-/* True to compare by the rule with rounding. */
+/* True: compare by the rule with rounding. */
 static bool is_rounded;
 
 static bool define_pair(found *f, const spc_geometry *g, const float *in,
@@ -275,8 +275,8 @@ static int *define_bundles(const spc_triplet *all, const int *first, int rows,
     return list;
 }
 
-/* Two for each offset that any of 16 outputs has, and one for each 16 of its
- * triplets. 64 outputs cost as much as the most expensive 16. */
+/* Returns the cost of 64 outputs: that of their most expensive 16. These cost 2
+ * for each offset that occurs, and 1 for each 16 triplets of an offset. */
 static int define_cost(const spc_triplet *all, const int *first, int at)
 {
     int most = 0;
@@ -370,7 +370,7 @@ static int read_inputs(spc_triplet *to, int count, const int *order,
         for (int t = first[p]; t < first[p + 1]; t++) {
             ck_assert_int_lt(at, count);
             to[at++] = (spc_triplet){list[2 * t], order[p], list[2 * t + 1]};
-            if (t > first[p]) /* kernels walk the offsets once */
+            if (t > first[p]) /* offsets ascend, as kernels walk them once */
                 ck_assert_int_ge(list[2 * t + 1], list[2 * t - 1]);
         }
     }
@@ -462,8 +462,7 @@ static const char *const layers[] = {
     "points,cin=1,cout=1,k=7,radius=1",
 };
 
-/* Empty clouds, one point, few and many points; one batch element and
- * several. */
+/* Checks the map of one direction against the definition. */
 static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
                       const cloud *out, spc_points *inputs, spc_points *outputs,
                       bool inverse, const char *what)
@@ -510,7 +509,7 @@ static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
     release(&out);
 }
 
-/* Emulated kernels are slow: they get an eighth of the clouds and
+/* True if kernels are emulated. Such contexts get an eighth of the clouds and
  * candidates. */
 static bool is_slow(int context)
 {
@@ -624,7 +623,7 @@ START_TEST(points_on_the_radius_are_found_behind_a_border)
     }
     spc_points *in = make_points(ctx, &ends[0]);
     spc_points *out = make_points(ctx, &ends[1]);
-    is_rounded = true; /* the squares of other pairs have too many digits */
+    is_rounded = true; /* squares of other distances are not exact */
     check_way(ctx, &g, &ends[0], &ends[1], in, out, false, "on the radius");
     check_way(ctx, &g, &ends[1], &ends[0], out, in, true, "on the radius");
     is_rounded = false;
@@ -717,7 +716,8 @@ START_TEST(one_radius_makes_sense_with_any_number_of_cells)
             ck_assert(all[t].out != all[t].in || all[t].k == volume / 2);
             used += !seen[all[t].k]++;
         }
-        ck_assert_int_gt(used, volume / 3); /* corners are outside the radius */
+        /* cells at the corners are outside the radius */
+        ck_assert_int_gt(used, volume / 3);
         free(seen);
         if (first == NULL) {
             first = all;
@@ -759,8 +759,8 @@ START_TEST(a_map_without_room_holds_nothing_and_says_what_would_fit)
 }
 END_TEST
 
-/* Two frames of one cloud: counts are on the device, and invalid rows take no
- * part. */
+/* Fills two frames of one cloud. Counts are on the device, and invalid rows are
+ * ignored. */
 START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
 {
     spc_ctx *ctx = contexts[_i];
@@ -947,7 +947,7 @@ static void check_down(spc_ctx *ctx, const cloud *c, float edge)
     spc_points *points = make_points(ctx, c), *sampled;
 
     assert_done(spc_points_create_sampled(&sampled, points, edge));
-    spc_points_free(points); /* the sampled cloud keeps its source alive */
+    spc_points_free(points); /* the sampled cloud holds a reference */
     assert_done(spc_points_update(sampled, NULL, NULL, NULL, 0, NULL));
     assert_done(spc_points_check(sampled, NULL));
     int count = (int)spc_points_rows(sampled);
@@ -1035,7 +1035,7 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
 
 static void *run_layer(spc_ctx *ctx, layer *l)
 {
-    bool wgrad = l->conv.pass == SPC_WGRAD; /* its weights are dy */
+    bool wgrad = l->conv.pass == SPC_WGRAD; /* its second operand is dy */
     spc_buffers buffers = {.bytes = sizeof(spc_buffers),
                            .in = l->in,
                            .out = l->out,
@@ -1092,7 +1092,7 @@ static float *fetch_floats(spc_ctx *ctx, const void *from, size_t floats)
     return to;
 }
 
-/* `back` gets the weights of `forth` with inputs and outputs exchanged. */
+/* Gives `back` the weights of `forth` with inputs and outputs exchanged. */
 static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
 {
     size_t in = (size_t)forth->conv.cin, out = (size_t)forth->conv.cout;
@@ -1113,7 +1113,7 @@ static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
     free(to);
 }
 
-/* <result of run, in of other>, in integers. */
+/* Returns <result of run, in of other>, in integers. */
 static double product(spc_ctx *ctx, layer *run, const layer *other)
 {
     float *result = run_layer(ctx, run);
@@ -1162,8 +1162,8 @@ START_TEST(the_inverse_with_swapped_weights_is_the_adjoint)
 }
 END_TEST
 
-/* Five equal points of 60000 each: their sum exceeds f16, the result does
- * not. */
+/* Five equal points have features of 60000. Their sum exceeds f16, but the
+ * result does not. */
 static void add_large_inputs(spc_ctx *ctx)
 {
     enum { ROWS = 5, CHANNELS = 8, OUT = 96 };
@@ -1176,7 +1176,7 @@ static void add_large_inputs(spc_ctx *ctx)
     layer l = make_layer(
         ctx, "points,cin=8,cout=96,k=1,radius=0.01,dtype=f16,out=f32", scene);
     for (int i = 0; i < ROWS * CHANNELS; i++)
-        in[i] = 0x7b53; /* 60000, rounded */
+        in[i] = 0x7b53; /* 60000 rounded to f16 */
     for (int i = 0; i < CHANNELS * OUT; i++)
         weights[i] = 0x1400; /* 2^-10 */
     assert_done(spc_memory_upload(l.in, ctx, in, sizeof in));
@@ -1214,7 +1214,7 @@ static void copy_templates(const char *folder, const char *const *names)
     }
 }
 
-/* The preferred kernel without wgmma. */
+/* Tests points_mma, the preferred kernel on GPUs without wgmma. */
 START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 {
     static const char *const names[] = {"points_mma.cu.lua", NULL};
@@ -1251,8 +1251,8 @@ static void set_ops(spc_ctx *ctx, const spc__device_ops *ops)
     ((struct spc__device_head *)ctx->device)->ops = ops;
 }
 
-/* Bytes that a pass of a layer allocates until it has run; the second run must
- * allocate nothing. */
+/* Returns the bytes that a pass of a layer allocates until it has run. The
+ * second run must allocate nothing. */
 static size_t bytes_of(spc_ctx *ctx, const char *text, spc_pass pass,
                        const spc_scene *scene, int64_t *triplets)
 {
@@ -1277,9 +1277,9 @@ static size_t bytes_of(spc_ctx *ctx, const char *text, spc_pass pass,
 
 /*
  * The features of a triplet would take 64 and 96 bytes. The list of triplets
- * takes two numbers each. A weight gradient has another list, sorted as the
- * kernel reads it, with four numbers each. Its blocks leave partial sums of the
- * size of the weights, which do not grow with the triplets.
+ * takes two numbers for each. A weight gradient has a second list, in the order
+ * in which the kernel reads it, with four numbers for each. The partial sums of
+ * its blocks have the size of the weights and do not grow with the triplets.
  */
 START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 {
@@ -1343,7 +1343,7 @@ static spc_status failing_launch(spc__device *device, spc__kernel *kernel,
                             : status;
 }
 
-/* Prepares a list while the `nth` allocation or launch fails. */
+/* Prepares a list; the `nth` allocation or launch fails. */
 static spc_status
 prepare_failing(spc_map *map, spc_status (*prepare)(spc_map *, void *), int nth)
 {
@@ -1387,14 +1387,14 @@ START_TEST(a_list_that_failed_is_made_by_the_next_preparation)
         check_map(ctx, map, &want, "after a failure");
         spc_map_free(map);
     }
-    ck_assert_int_gt(failed, 1); /* the last time no call fails */
+    ck_assert_int_gt(failed, 1); /* only the last round has no failure */
     spc_points_free(points);
     free(want.all);
     release(&c);
 }
 END_TEST
 
-/* The first candidate, which is the generic one, and every eighth. */
+/* Accepts the first candidate of each 64, and those in the sample. */
 static bool wants(const char *template_name, const char *config, void *payload)
 {
     int number = (*(int *)payload)++;
@@ -1536,7 +1536,7 @@ int main(int argc, char **argv)
     TCase *cases = tcase_create("clouds"), *of_layers = tcase_create("layers");
     tcase_set_timeout(cases, 300);
     tcase_set_timeout(of_layers, 300);
-    suite_share_skips(); /* before the emulation poisons its stacks */
+    suite_share_skips(); /* before the emulator poisons its stacks */
     open_contexts();
 #ifdef SPC_SANITIZE
     suite_sample(16);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_regroup.c - sets made from other sets, and features of their rows,
- * compared with lists that are written here slot by slot.
+ * test_regroup.c - sets made from other sets, and the features of their rows.
+ * Expected results are lists made here slot by slot.
  *
  * Runs on "cpu" and "sim", or on the device given as argument. "nvrtc" checks
  * that the code compiles for GPUs that are not installed.
@@ -26,7 +26,7 @@ typedef struct slot_list {
     int count;
     int *slot; /* ascending */
     int32_t (*at)[4];
-    int *row; /* of the set */
+    int *row; /* row of the set; -1: none */
     int rows;
 } slot_list;
 
@@ -102,7 +102,7 @@ static void list_row(slot_list *l, const plan *p, const int32_t voxel[4],
 
 typedef struct placed {
     int32_t at[4];
-    int slot; /* index in the list */
+    int slot; /* index in slot_list */
 } placed;
 
 /* Numbers rows in ascending order of coordinates; equal rows share a number. */
@@ -162,8 +162,7 @@ static void release_list(slot_list *l)
     free(l->row);
 }
 
-/* ---- a set against them ---------------------------------------------------
- */
+/* ---- comparing a set ----------------------------------------------------- */
 
 static void check_voxels(spc_ctx *ctx, const spc_coords *set,
                          const slot_list *want)
@@ -209,10 +208,9 @@ static void check_lists(spc_ctx *ctx, const spc_coords *set,
     free(next);
 }
 
-/* ---- features -------------------------------------------------------------
- */
+/* ---- features ------------------------------------------------------------ */
 
-/* Small integers: their sums are exact in every type. */
+/* Returns a small integer, so that sums are exact in every type. */
 static float feature_of(int source, int row, int channel)
 {
     return (float)((source * 31 + row * 7 + channel * 3) % 13 - 6);
@@ -226,7 +224,7 @@ static void *encode(spc_dtype dtype, const float *from, size_t n)
     return to;
 }
 
-/* A device array of `rows` x `channels` sampled features. */
+/* Returns a device array of `rows` x `channels` sampled features. */
 static void *draw_features(spc_ctx *ctx, spc_dtype dtype, int source, int count,
                            int channels)
 {
@@ -260,7 +258,7 @@ typedef struct fixture {
     spc_ctx *ctx;
     const plan *p;
     spc_coords *set;
-    const int *capacity; /* of each source */
+    const int *capacity; /* capacity of each source */
     const slot_list *want;
     spc_gather how;
 } fixture;
@@ -275,7 +273,7 @@ static int source_of(const fixture *s, int row, int *first)
     return source;
 }
 
-/* Channel c of a slot, by the definition of spc_gather. */
+/* Returns channel c of a slot, by the definition of spc_gather. */
 static float slot_feature(const fixture *s, int slot, int c)
 {
     int children = children_of(s->p), first, row = slot / children;
@@ -315,7 +313,7 @@ static void check_gather(const fixture *s)
     free(sums);
 }
 
-/* The value that row `row` of the sources gets back in its channel c. */
+/* Returns the value that channel c of a source row gets back. */
 static float spread_feature(const fixture *s, int row, int c)
 {
     int children = children_of(s->p);
@@ -369,7 +367,8 @@ static void check_spread(const fixture *s)
     spc_memory_free(s->ctx, in);
 }
 
-/* Moves 16 bytes at once, or a channel at a time. */
+/* Checks features whose rows are copied by 16 bytes at once, or by single
+ * channels. */
 static void check_features(fixture *s)
 {
     static const spc_gather how[] = {
@@ -385,8 +384,7 @@ static void check_features(fixture *s)
     }
 }
 
-/* ---- every plan ------------------------------------------------------------
- */
+/* ---- every plan ---------------------------------------------------------- */
 
 static uint8_t *draw_mask(const plan *p, int slots, uint64_t seed)
 {
@@ -402,7 +400,7 @@ static uint8_t *draw_mask(const plan *p, int slots, uint64_t seed)
     return mask;
 }
 
-/* The set's own submanifold map, by the coordinates of its rows. */
+/* Checks the set's own submanifold map by the coordinates of its rows. */
 static void check_own_map(spc_ctx *ctx, spc_coords *set)
 {
     spc_conv conv = parse("subm,cin=4,cout=4,k=3");
@@ -423,7 +421,7 @@ static rows draw_source(const plan *p, int i, uint64_t seed)
 {
     rows r = draw(p->counts[i], -5 + 2 * i, p->extent, 2, seed + (uint64_t)i);
 
-    if (p->wide && i == 0) /* 64-bit keys */
+    if (p->wide && i == 0) /* needs 64-bit keys */
         r.at[0][1] = 200000000;
     return r;
 }
@@ -485,8 +483,7 @@ START_TEST(sets_are_made_of_others_as_their_slots_say)
 }
 END_TEST
 
-/* ---- a network's
- * --------------------------------------------------------------- */
+/* ---- levels of a network ------------------------------------------------- */
 
 static rows rows_of(spc_ctx *ctx, const spc_coords *set, int scale)
 {
@@ -517,9 +514,9 @@ static spc_coords *scaled(spc_ctx *ctx, spc_coords *set, int scale)
     return out;
 }
 
-/* VoxelNeXt: two deeper levels in voxels of the first, all without z, with
- * equal ones added up, followed by a convolution that is dilated in the
- * plane. */
+/* As in VoxelNeXt, voxels of two deeper levels move to the first level, z is
+ * dropped, and equal voxels are added up. A convolution that is dilated in the
+ * plane follows. */
 START_TEST(levels_of_a_network_become_one_plane)
 {
     static const plan p = {"plane", {1, 1, 0}, {1, 1, 1}, {1, 1, 1},
@@ -568,8 +565,7 @@ START_TEST(levels_of_a_network_become_one_plane)
 }
 END_TEST
 
-/* ---- frames ----------------------------------------------------------------
- */
+/* ---- frames -------------------------------------------------------------- */
 
 static void fill(spc_ctx *ctx, spc_coords *set, const rows *r)
 {
@@ -702,8 +698,7 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
 }
 END_TEST
 
-/* ---- memory
- * ------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------- */
 
 static spc_status make_and_move(spc_ctx *ctx, spc_coords *source)
 {
@@ -752,8 +747,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here
- * ----------------------------------------- */
+/* ---- code for GPUs that are not here ------------------------------------- */
 
 static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                    "sm_90a", "sm_100", "sm_120"};

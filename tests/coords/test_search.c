@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_search.c - the search configurations, which must all make the same map;
- * and layouts other than tables by rows: transposed tables, pairs by offset.
+ * test_search.c - all search configurations make the same map. Also tests
+ * layouts other than tables by rows: transposed tables, and pairs by offset.
  *
  * Runs on "cpu" and "sim", or on the device given as argument. "nvrtc" checks
  * that the code of every configuration compiles for GPUs that are not
@@ -34,7 +34,7 @@ static const char *device_of(int loop)
     return suite_device ? suite_device : devices[loop % 2];
 }
 
-/* A device that has several configurations. */
+/* Returns a device that has several configurations. */
 static const char *searching_device(void)
 {
     return suite_device ? suite_device : "sim";
@@ -59,7 +59,7 @@ static spc_ctx *open_ctx(const char *device)
 static const struct {
     const char *layer;
     int rows, extent, batches;
-    int outlier; /* x of a voxel far away: 64-bit keys, crowded bins */
+    int outlier; /* x of a distant voxel, or 0 */
 } cases[] = {
     {"subm,cin=4,cout=4,k=3", 900, 12, 2, 0},
     {"subm,cin=4,cout=4,k=3", 3000, 15, 1, 60000},
@@ -173,7 +173,7 @@ static spc_map *map_of(spc_ctx *ctx, const fixture *s)
     return map;
 }
 
-/* The next frame: other rows in the same map, with all its layouts. */
+/* Fills the map with other rows, as a next frame does, with all its layouts. */
 static void rebuild(spc_ctx *ctx, spc_map *map, const fixture *s)
 {
     size_t bytes = 16 * (size_t)spc_scene_rows(s->scene);
@@ -190,7 +190,7 @@ static void rebuild(spc_ctx *ctx, spc_map *map, const fixture *s)
 
 /* ---- maps against the relation ---------------------------------------- */
 
-/* The index with the caller's row numbers, [offsets][rows]. */
+/* Checks the index, [offsets][rows], with the caller's row numbers. */
 static void check_index(spc_ctx *ctx, const spc_map *map,
                         const spc__relation *want)
 {
@@ -240,7 +240,7 @@ static void check_same_views(spc_ctx *ctx, const spc_map *a, const spc_map *b)
         spc_map_view v, w;
         ck_assert(spc__map_view(&v, a, views[i].order, views[i].tile_rows) &&
                   spc__map_view(&w, b, views[i].order, views[i].tile_rows));
-        /* If both maps sort, the padding must agree as well. */
+        /* If both maps are sorted, their padding must agree too. */
         size_t padded = (size_t)v.rows_padded, tiles = (size_t)v.tiles;
         check_same(ctx, v.order, w.order, padded, "order");
         check_same(ctx, v.index, w.index, padded * (size_t)v.offsets, "index");
@@ -275,7 +275,8 @@ static int64_t compiles(const spc_ctx *ctx)
     return ctx->stats.compiles;
 }
 
-/* Old contents of a map's arrays must not pass for the result of a build. */
+/* Overwrites a map's arrays, so that old contents do not pass for the result of
+ * a build. */
 static void poison(spc_ctx *ctx, spc_map *map)
 {
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
@@ -324,8 +325,8 @@ START_TEST(every_searcher_makes_the_same_map)
         check_same_views(ctx, first, map);
     }
     check_layouts(ctx, map, s.relation.index);
-    /* The default was compiled already, and others may be from an earlier run:
-     * equal text is compiled once. */
+    /* Equal text is compiled once. The default was compiled above, others
+     * perhaps in an earlier run. */
     ck_assert_int_le(made, s.conv.op == SPC_INVERSE ? 1
                            : takes(&s, "hash_half") ? 5
                                                     : 2);
@@ -392,7 +393,7 @@ START_TEST(every_searcher_sees_merged_sets)
     spc_map *map;
     void *coords;
 
-    for (int i = 0; i < 300; i++) /* a line, each voxel twice, some outside */
+    for (int i = 0; i < 300; i++) /* a line: each voxel twice, some outside */
         rows[i][3] = i % 150 < 140 ? i % 150 : 5000;
     options.capacity = 300;
     options.high[1] = options.high[2] = options.high[3] = 160;
@@ -407,7 +408,7 @@ START_TEST(every_searcher_sees_merged_sets)
         assert_ok(ctx, spc_map_update(map, coords, NULL, 300, NULL));
         check_line(ctx, map);
         assert_ok(ctx, spc_map_update(map, NULL, NULL, 0, NULL));
-        check_line(ctx, map); /* searches again without sorting first */
+        check_line(ctx, map); /* the search ran again without sorting */
         ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
     }
     spc_memory_free(ctx, coords);
@@ -484,7 +485,8 @@ static void record(spc_ctx *ctx, const spc_geometry *g, const char *searcher,
                      SPC_OK);
 }
 
-/* The code of its search exists already, that of another one does not. */
+/* Checks that the map uses this search: its code exists already, and that of
+ * the other one is compiled now. */
 static void check_searcher(spc_ctx *ctx, spc_map *map, const char *searcher,
                            const char *other)
 {
@@ -525,7 +527,7 @@ START_TEST(maps_are_searched_as_the_database_says)
 }
 END_TEST
 
-/* The next map uses the choice that a tuning run stores. */
+/* The next map must use the choice that a tuning run stores. */
 START_TEST(tuning_a_map_stores_its_choice)
 {
     fixture s = fixture_of(0, 300, 3);
@@ -571,7 +573,7 @@ END_TEST
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* Output rows by ascending key, by the relation's coordinates. */
+/* Returns the output rows in ascending order of their coordinates. */
 static int *rows_by_key(const spc__relation *r)
 {
     size_t count = (size_t)r->rows_out;
@@ -589,7 +591,8 @@ static int *rows_by_key(const spc__relation *r)
     return order;
 }
 
-/* Position of each output row's first pair; rows by ascending key. */
+/* Returns the position of each output row's first pair. Rows are in ascending
+ * order of keys. */
 static int *places_of(const spc__relation *r, const int *order)
 {
     size_t rows = (size_t)r->rows_out;
@@ -638,7 +641,8 @@ static void check_pairs(spc_ctx *ctx, const spc_map *map,
         }
     }
     ck_assert_int_eq(begin[v.offsets], want->pairs);
-    for (size_t p = 0; p < rows; p++) /* and they end there */
+    /* each row's pairs end where the next one's begin */
+    for (size_t p = 0; p < rows; p++)
         require(p + 1 == rows || next[order[p]] == first[order[p + 1]],
                 "the places of row %d end at %d", order[p], next[order[p]]);
     free(place);
@@ -662,7 +666,7 @@ START_TEST(pairs_by_offset_are_those_of_the_relation)
 
     ck_assert(!spc__map_pairs_view(&v, map));
     assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
-    assert_ok(ctx, spc__map_prepare_pairs(map, NULL)); /* already prepared */
+    assert_ok(ctx, spc__map_prepare_pairs(map, NULL)); /* has no effect */
     check_pairs(ctx, map, &s.relation);
     spc_map_free(map);
     spc_ctx_free(ctx);
@@ -732,8 +736,8 @@ START_TEST(pairs_follow_the_frames)
 }
 END_TEST
 
-/* Lists that fit the pairs of a frame: they end with it, and grow if the next
- * one has more. */
+/* Lists that fit the pairs of one frame are dropped with it. The next list is
+ * larger if the frame has more pairs. */
 START_TEST(fitting_pairs_follow_the_frames)
 {
     static const int chosen[] = {0, 3, 9, 12}, quarters[] = {2, 1, 4, 2};
@@ -865,8 +869,7 @@ END_TEST
 static const struct {
     const char *name;
     int key_bits;
-    int may_spill[SEARCHERS]; /* bytes; -1: any (test_targets.c forbids spills
-                               * of defaults) */
+    int may_spill[SEARCHERS]; /* allowed bytes; -1: any */
 } gpus[] = {{"sm_75", 32, {-1, -1, -1, -1, -1, -1}},
             {"sm_90a", 64, {8, 8, 104, 8, 0, 104}}};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_updates.c - filling sets, maps, clouds and voxels again on the cpu
- * device allocates no memory and starts no threads. Also, the device's thread
- * pool serves several threads and contexts, but not a forked process.
+ * device allocates no memory and starts no threads. The device's thread pool
+ * serves several threads and contexts, but not a forked process.
  */
 #include "harness/coords_harness.h"
 
@@ -21,7 +21,7 @@ enum { ROWS = 9000, CHANNELS = 300, PIECES = 8, FORKED_OK = 42 };
 
 typedef struct bench {
     spc_ctx *ctx;
-    int32_t *coords; /* on the device */
+    int32_t *coords; /* in device memory */
     spc_coords *set, *made;
     spc_points *cloud;
     spc_voxels *voxels;
@@ -31,11 +31,11 @@ typedef struct bench {
     spc_net *net;
     spc_net_plan *net_plan;
     spc_net_buffers net_buffers;
-    void *memory[PIECES]; /* on the device */
+    void *memory[PIECES]; /* in device memory */
     int pieces;
 } bench;
 
-/* A copy of the results of a run. */
+/* A copy of a run's results. */
 typedef struct bytes {
     char *at;
     size_t count;
@@ -48,8 +48,8 @@ static void append(bytes *to, const void *from, size_t count)
     to->count += count;
 }
 
-/* Setup and run are monitored. Check allocates memory, so they must not use
- * it. */
+/* Allocations of setup and run are counted. Check's assertions allocate memory,
+ * so the code below uses none. */
 static spc_geometry geometry_of(const char *text)
 {
     spc_conv conv;
@@ -67,7 +67,8 @@ static spc_status take(bench *b, void *out, size_t count)
             : SPC_EINVAL;
 
     if (status == SPC_OK)
-        memset(b->memory[b->pieces], 0, count); /* the device is the host */
+        memset(b->memory[b->pieces], 0, count); /* device memory is host
+                                                 * memory */
     memcpy(out, &b->memory[b->pieces], sizeof(void *));
     b->pieces += status == SPC_OK;
     return status;
@@ -146,7 +147,7 @@ static void read_outputs(bytes *out, bench *b)
 
 /* ---- maps ---------------------------------------------------------------- */
 
-/* With pairs, a sorted order and tiles of several sizes. */
+/* Prepares pairs, a sorted order and tiles of several sizes. */
 static spc_status prepare(spc_map *map)
 {
     spc_status status = spc__map_prepare(map, "gray", 64, NULL);
@@ -306,9 +307,10 @@ static void read_voxels(bytes *out, bench *b)
     append(out, spc_voxels_features(b->voxels), 8 * count);
 }
 
-/* ---- sets made of others ------------------------------------------------- */
+/* ---- sets made of other sets --------------------------------------------- */
 
-/* Two of eight voxels stay and become one, with features in both directions. */
+/* Two of eight voxels are kept and merged into one. Features move in both
+ * directions. */
 static spc_status make_regrouped(bench *b)
 {
     const spc_regrouping how = {{0, 1, 1}, {1, 2, 1}};
@@ -335,7 +337,7 @@ static spc_status run_regrouped(bench *b)
     void *out[1] = {b->memory[3]};
     spc_status status = spc_coords_update(b->set, b->coords, NULL, ROWS, NULL);
 
-    if (status == SPC_OK) /* two numbers per row */
+    if (status == SPC_OK) /* the mask reads two numbers per row */
         status = spc_coords_mask_above(b->memory[0], b->made, in, SPC_F32, -400,
                                        NULL);
     if (status == SPC_OK)
@@ -455,7 +457,7 @@ static void read_network(bytes *out, bench *b)
                             o.elements));
 }
 
-/* ---- the table ----------------------------------------------------------- */
+/* ---- all updates --------------------------------------------------------- */
 
 static const struct update {
     const char *name;
@@ -476,7 +478,7 @@ static const struct update {
     {"a network", make_network, run_network, read_network},
 };
 
-/* Those that compile nothing. */
+/* The first updates compile nothing; the last two do. */
 enum { UPDATES = LENGTH(updates), OF_ARRAYS = UPDATES - 2 };
 
 /* A context whose device has this number of threads. */
@@ -540,7 +542,7 @@ static void check_result(const struct update *u, bench *b, const bytes *want)
     free(got.at);
 }
 
-/* The result with one thread. */
+/* Returns the result of one thread. */
 static bytes expected(const struct update *u)
 {
     bench b = begin(open_threads(1));
@@ -557,8 +559,8 @@ static bytes expected(const struct update *u)
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* From watch(true) to watch(false) all allocations fail, and no thread can be
- * started. */
+/* Between watch(true) and watch(false) all allocations fail, and no thread can
+ * be started. */
 static void watch(bool on)
 {
     atomic_store(&refused_allocation, on ? ALL_ALLOCATIONS : 0);
@@ -624,7 +626,7 @@ START_TEST(each_allocation_fails_once)
 }
 END_TEST
 
-/* A device whose threads cannot be started works without them. */
+/* A device works without threads if they cannot be started. */
 START_TEST(without_threads_the_caller_works_alone)
 {
     const struct update *u = &updates[_i];
@@ -651,7 +653,7 @@ START_TEST(wide_features_are_merged_as_narrow_ones)
 
     assert_ok(b.ctx, make_set(&b));
     assert_ok(b.ctx, run_set(&b));
-    ck_assert_int_lt(*b.set->count, ROWS - 100); /* some are equal */
+    ck_assert_int_lt(*b.set->count, ROWS - 100); /* equal rows were merged */
     for (int first = 0; first < CHANNELS; first += NARROW) {
         for (int i = 0; i < ROWS * NARROW; i++)
             one[i] =
@@ -695,14 +697,14 @@ START_TEST(wide_features_are_moved_as_narrow_ones)
 }
 END_TEST
 
-/* ---- several at once ----------------------------------------------------- */
+/* ---- several threads ----------------------------------------------------- */
 
 /* A thread that fills its own objects repeatedly. It makes and reads nothing,
  * since this would lock the context, and Check supports only one thread. */
 typedef struct worker {
     const struct update *u;
     bench b;
-    const atomic_bool *ends; /* NULL: stop after some runs */
+    const atomic_bool *ends; /* set: stop; NULL: stop after some runs */
 } worker;
 
 static void *work(void *payload)
@@ -778,7 +780,7 @@ static void run_forked(const struct update *u, bench *b, const bytes *want)
 {
     assert_ok(b->ctx, u->run(b));
     check_result(u, b, want);
-#ifndef __SANITIZE_THREAD__ /* no threads after fork() */
+#ifndef __SANITIZE_THREAD__ /* which has no threads after fork() */
     bench own = begin(open_threads(4));
     assert_ok(own.ctx, u->make(&own));
     assert_ok(own.ctx, u->run(&own));

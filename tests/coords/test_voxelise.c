@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_voxelise.c - turning points into voxels: compared with the definition,
- * with the same bits on every device, and error reports for bad points.
+ * test_voxelise.c - turning points into voxels. Results equal the definition,
+ * every device gives the same bits, and bad points are reported.
  *
  * Runs on "cpu" and "sim", or on the device given as argument.
  */
@@ -45,7 +45,7 @@ static void close_contexts(void)
 
 /* ---- points -------------------------------------------------------------- */
 
-/* A grid of 20 x 12 x 5 voxels. */
+/* The grid has 20 x 12 x 5 voxels. */
 static spc_voxelisation grid(void)
 {
     spc_voxelisation how = SPC_VOXELISATION_INIT;
@@ -58,7 +58,7 @@ static spc_voxelisation grid(void)
     return how;
 }
 
-/* A number at or next to an edge of a voxel, anywhere inside it, or far
+/* Returns a number at or next to an edge of a voxel, anywhere inside it, or far
  * away. */
 static float draw_coordinate(spc__random *random, double low, double high,
                              double voxel)
@@ -77,7 +77,8 @@ static float draw_coordinate(spc__random *random, double low, double high,
     return (float)(low + (high - low) * spc__random_unit(random));
 }
 
-/* Half of them are in four voxels; other columns have random values. */
+/* Samples points. Half of them are in four voxels; other columns have random
+ * values. */
 static void draw_points(float *out, const spc_voxelisation *how, int rows,
                         uint64_t seed)
 {
@@ -130,7 +131,7 @@ static void close_harness(harness *r)
     spc_voxels_free(r->voxels);
 }
 
-/* Old contents must not pass for a result of this run. */
+/* Overwrites the results, so that old contents do not pass for new ones. */
 static void poison(harness *r)
 {
     const spc_voxels *v = r->voxels;
@@ -235,7 +236,7 @@ START_TEST(voxels_are_as_the_definition_says)
 }
 END_TEST
 
-/* The mean of two, four or eight integers is exact. */
+/* Checks crowded voxels. Means of two, four or eight integers are exact. */
 /* Points outside the grid, and those of a voxel next to the sensor, would be a
  * thousand equal rows each; sets sort these more slowly. */
 START_TEST(points_that_crowd_are_sorted_as_all_others)
@@ -251,12 +252,12 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
     how.dtype = SPC_F32;
     draw_points(points, &how, MANY, 5);
     for (int i = 0; i < MANY; i++)
-        if (i % 20 < 19) /* far away, or in one voxel */
+        if (i % 20 < 19) /* far away, or all in one voxel */
             for (int a = 0; a < 3; a++)
                 points[4 * i + a] =
                     i % 2 ? 1000 : (float)(how.low[a] + how.voxel[a] / 2);
     open_contexts();
-    spc_ctx *ctx = ctxs[devices - 1]; /* this device has blocks */
+    spc_ctx *ctx = ctxs[devices - 1]; /* this device launches blocks */
     open_harness(&r, ctx, &how, MANY, MANY);
     voxelise(&r, points, MANY, false);
     ck_assert_msg(spc_voxels_verify(&worst, r.voxels, points, MANY) == SPC_OK,
@@ -326,7 +327,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         }
         memcpy(points + 4 * 7, nan_point, sizeof(nan_point));
         memcpy(points + 4 * 9, nan_point, sizeof(nan_point));
-        points[4 * 20] = 5; /* the first one outside */
+        points[4 * 20] = 5; /* the first point outside */
         voxelise(&r, points, 100, true);
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL), SPC_ERANGE);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
@@ -338,7 +339,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         ck_assert_int_eq(info.voxels, 3);
         assert_ok(r.ctx, spc_voxels_verify(&worst, r.voxels, points, 100));
         points[4 * 30 + 1] = 3;
-        voxelise(&r, points, 100, true); /* a fourth voxel */
+        voxelise(&r, points, 100, true); /* a point in a fourth voxel */
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hpp.cpp - spc.hpp: results are those of the C interface, failures are
- * exceptions or statuses with the library's sentence, handles that were moved
- * from are refused, and the hot path allocates nothing.
+ * test_hpp.cpp - spc.hpp gives the results of the C interface, reports failures
+ * as exceptions or statuses with the library's message, refuses handles that
+ * were moved from, and allocates nothing in the hot path.
  */
 #include "spc.hpp"
 
@@ -18,11 +18,12 @@
 #include <unistd.h>
 #include <vector>
 
-/* ---- allocations of C++ are counted -------------------------------------- */
+/* ---- counting allocations of C++ -------------------------------------- */
 
 static std::atomic<long> allocations;
 
-/* Not inlined: gcc would see malloc behind new, and free behind delete. */
+/* Not inlined: gcc would see malloc inside new and free inside delete, and
+ * warn. */
 __attribute__((noinline)) void *operator new(std::size_t bytes)
 {
     allocations++;
@@ -58,7 +59,7 @@ static spc::context open_context()
     return spc::context(options);
 }
 
-/* The voxels of a solid cube, in the order of their keys. */
+/* Returns the voxels of a solid cube, in the order of their keys. */
 static std::vector<std::int32_t> cube()
 {
     std::vector<std::int32_t> at;
@@ -73,7 +74,7 @@ static int near(int at)
     return at == 0 || at == SIDE - 1 ? 2 : 3;
 }
 
-/* All that one layer needs to be run on the cube. */
+/* Everything that one layer needs to run on the cube. */
 struct fixture {
     spc::context ctx = open_context();
     spc_conv conv = spc::parse<spc_conv>(layer_text);
@@ -110,7 +111,8 @@ static void check_sums(const std::vector<float> &sums)
     }
 }
 
-/* The exception that a call throws; the test fails if it throws none. */
+/* Returns the exception that a call throws. The test fails if it throws
+ * none. */
 template <class Call> static spc::error thrown_by(Call call)
 {
     try {
@@ -128,7 +130,7 @@ static void assert_says(const char *text, const char *words)
                   text, words);
 }
 
-/* ---- what holds at compile time ------------------------------------------ */
+/* ---- checks at compile time ------------------------------------------ */
 
 template <class T> static constexpr bool moves_only()
 {
@@ -428,7 +430,7 @@ START_TEST(handles_are_assigned_and_given_away)
 
     f.plan = std::move(same);
     ck_assert(f.plan);
-    f.scene = std::move(other); /* the cube is freed */
+    f.scene = std::move(other); /* frees the cube */
     ck_assert_int_eq(f.scene.rows(), 0);
     spc_scene *mine = f.scene.release();
     ck_assert(!f.scene && mine != nullptr);
@@ -506,7 +508,7 @@ START_TEST(a_network_runs_from_the_database)
     options.capacity = ROWS;
     std::fill(options.high + 1, options.high + 4, SIDE - 1);
     spc::net_plan plan(ctx, net, options);
-    net.reset(); /* the plan keeps it */
+    net.reset(); /* the plan keeps the network alive */
     auto at = spc::memory::of(ctx, cube());
     auto in = spc::memory::of(ctx, std::vector<float>(ROWS * CHANNELS, 1));
     spc::memory memory(ctx, plan.memory_bytes());
@@ -550,7 +552,7 @@ START_TEST(the_database_is_listed_and_moved)
                 std::strcmp(row.name, "two") == 0;
     });
     ck_assert_int_eq(nets, 2);
-    /* An exception of the listener arrives as it was thrown. */
+    /* An exception that the listener throws reaches the caller unchanged. */
     bool arrived = false;
     try {
         db.each_net([&](const spc_net_row &) -> void { throw 7; });

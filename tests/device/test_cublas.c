@@ -46,9 +46,7 @@ static spc_status create_plan(spc_plan **out, spc_ctx *ctx,
     return spc__plan_create_from(out, ctx, conv, &code, "explicit_library", "");
 }
 
-/*
- * ---- calls of the library --------------------------------------------------
- */
+/* ---- calls of the library ------------------------------------------------ */
 
 static const struct {
     const char *layer;
@@ -173,9 +171,7 @@ START_TEST(a_default_asks_for_no_library)
 }
 END_TEST
 
-/*
- * ---- without the library ---------------------------------------------------
- */
+/* ---- without the library ------------------------------------------------- */
 
 static void note_library(const spc_trial *trial, void *payload)
 {

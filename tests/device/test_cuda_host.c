@@ -33,9 +33,7 @@ static spc_error error;
 static fake_cuda *fake;
 static spc__cuda api; /* the driver as a host application sees it */
 
-/*
- * ---- a driver that is missing or incomplete -------------------------------
- */
+/* ---- a driver that is missing or incomplete ------------------------------ */
 
 static bool no_driver;
 static const char *no_symbol;
@@ -120,9 +118,7 @@ static spc_status try_open(spc_ctx **out, const char *device)
     return spc_ctx_create(out, &options, &error);
 }
 
-/*
- * ---- the steps of a caller ------------------------------------------------
- */
+/* ---- the steps of a caller ----------------------------------------------- */
 
 /* What step_open gives to the context; its functions are NULL: no hook. */
 static spc_memory_hook hook;
@@ -343,9 +339,7 @@ static void fill_database(const char *layer)
     life_end(&l);
 }
 
-/*
- * ---- the list of devices --------------------------------------------------
- */
+/* ---- the list of devices ------------------------------------------------- */
 
 START_TEST(without_a_driver_there_is_no_device)
 {

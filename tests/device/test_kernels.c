@@ -24,8 +24,7 @@ static harness r;
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, r.error.text)
 
-/* ---- expected results
- * -------------------------------------------------------- */
+/* ---- expected results ---------------------------------------------------- */
 
 /* Sums of integers, exact in double. KRSC weights. */
 static double sum_of(const spc_conv *conv, const relation *rel,
@@ -58,8 +57,7 @@ static float *results_of(const spc_conv *conv, const relation *rel,
     return want;
 }
 
-/* ---- one candidate ----------------------------------------------------------
- */
+/* ---- one candidate ------------------------------------------------------- */
 
 enum { FENCE = 256 };
 
@@ -165,8 +163,7 @@ static void check_candidate(const trial *t)
     harness_kernel_free(&r, &kernel);
 }
 
-/* ---- layers
- * ------------------------------------------------------------------ */
+/* ---- layers -------------------------------------------------------------- */
 
 typedef struct layer {
     const char *text;
@@ -323,8 +320,7 @@ static void layer_close(layer_data *d)
     harness_close(&r);
 }
 
-/* ---- more than 2^31 elements -----------------------------------------------
- */
+/* ---- more than 2^31 elements --------------------------------------------- */
 
 enum { FAR_ROWS = 48 * 1000 * 1000 };
 
@@ -408,8 +404,7 @@ static void check_layer(const layer *l, const char *device, int least,
     layer_close(&d);
 }
 
-/* ---- tiles that several blocks sum in parts
- * ----------------------------------- */
+/* ---- tiles that several blocks sum in parts ------------------------------ */
 
 static const struct {
     layer layer;
@@ -543,8 +538,7 @@ START_TEST(a_divided_tile_is_the_same_to_the_bit_in_every_run)
 }
 END_TEST
 
-/* ---- compiled for other GPUs
- * -------------------------------------------------- */
+/* ---- compiled for other GPUs --------------------------------------------- */
 
 static const struct {
     const char *target, *template_name, *layer, *values;

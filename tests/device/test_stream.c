@@ -157,9 +157,7 @@ static void table_free(table *t)
     free(t->rank);
 }
 
-/*
- * ---- expected loads --------------------------------------------------------
- */
+/* ---- expected loads ------------------------------------------------------ */
 
 /* The index of the least load, the first of equal ones. */
 static int least_of(const int *load, int count)

@@ -184,8 +184,7 @@ static inline void make_drawn(const char *name, uint64_t *seed, int records)
     spc__cache_close(cache);
 }
 
-/* ---- a network ------------------------------------------------------------
- */
+/* ---- a network ----------------------------------------------------------- */
 
 enum { NET_PARTS = 3, NET_PART_BYTES = 5000 };
 

@@ -23,8 +23,7 @@ static inline void *harness_allocate(size_t count, size_t bytes)
     return memory;
 }
 
-/* ---- sets of coordinates --------------------------------------------------
- */
+/* ---- sets of coordinates ------------------------------------------------- */
 
 /* A box around the origin, larger than the range of any test's voxels and their
  * neighbours. */
@@ -84,8 +83,7 @@ static inline void points_draw(points *p, int count, int extent, uint64_t seed)
     }
 }
 
-/* ---- relations ------------------------------------------------------------
- */
+/* ---- relations ----------------------------------------------------------- */
 
 typedef struct relation {
     int rows_in, rows, offsets, centre;
@@ -215,8 +213,7 @@ static inline int64_t relation_pairs(const relation *r)
     return pairs;
 }
 
-/* ---- layouts --------------------------------------------------------------
- */
+/* ---- layouts ------------------------------------------------------------- */
 
 enum row_order { OWN_ORDER, RANDOM_ORDER, MASK_ORDER };
 

@@ -20,9 +20,7 @@
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
 
-/*
- * ---- a run and its reports ------------------------------------------------
- */
+/* ---- a run and its reports ----------------------------------------------- */
 
 enum { MOST = 512 };
 

@@ -194,8 +194,7 @@ static void assert_index(const spc_relation *r, const spc_conv *conv)
     ck_assert_int_eq(r->pairs, pairs);
 }
 
-/* ---- all rules ------------------------------------------------------------
- */
+/* ---- all rules ----------------------------------------------------------- */
 
 enum { LOW = -5, HIGH = 6 };
 
@@ -377,8 +376,7 @@ START_TEST(a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape)
 }
 END_TEST
 
-/* ---- sets that are generated, or given ------------------------------------
- */
+/* ---- sets that are generated, or given ----------------------------------- */
 
 /* The conventions of MinkowskiEngine, and others. */
 static const char *const generative[] = {
@@ -662,8 +660,7 @@ START_TEST(the_gradient_of_inputs_relates_as_its_layer_backwards)
 }
 END_TEST
 
-/* ---- the edges of int32 ---------------------------------------------------
- */
+/* ---- the edges of int32 -------------------------------------------------- */
 
 static const int32_t edges[][4] = {{0, INT32_MAX, 0, INT32_MIN},
                                    {0, INT32_MIN, 0, INT32_MIN},
@@ -713,9 +710,7 @@ START_TEST(coordinates_at_the_edge_of_int32_do_not_wrap)
 }
 END_TEST
 
-/*
- * ---- missing and impossible input -----------------------------------------
- */
+/* ---- missing and impossible input ---------------------------------------- */
 
 START_TEST(an_empty_scene_has_an_empty_relation)
 {

@@ -158,8 +158,7 @@ START_TEST(keys_without_an_epilogue_are_as_they_were)
 }
 END_TEST
 
-/* ---- functions of the host ------------------------------------------------
- */
+/* ---- functions of the host ----------------------------------------------- */
 
 /* The distance in units of 2^-24 of the larger of `want` and `least`. */
 static double distance(float got, double want, double least)
@@ -205,8 +204,7 @@ START_TEST(what_is_no_number_or_infinite_stays_so)
 }
 END_TEST
 
-/* ---- the oracle -----------------------------------------------------------
- */
+/* ---- the oracle ---------------------------------------------------------- */
 
 static const struct {
     const char *epilogue;
@@ -243,8 +241,7 @@ START_TEST(the_oracle_finishes_sums_by_the_definition)
 }
 END_TEST
 
-/* ---- buffers --------------------------------------------------------------
- */
+/* ---- buffers ------------------------------------------------------------- */
 
 /* The gate's expected value is rounded itself, so the slack must cover every
  * result that the bounds of an epilogue allow. */
@@ -313,8 +310,7 @@ START_TEST(missing_and_misaligned_buffers_are_named)
 }
 END_TEST
 
-/* ---- kernels with a fault --------------------------------------------------
- */
+/* ---- kernels with a fault ------------------------------------------------ */
 
 static void on_faulty(const spc_trial *trial, void *payload)
 {
@@ -365,8 +361,7 @@ START_TEST(the_gate_finds_every_fault_of_an_epilogue)
 }
 END_TEST
 
-/* ---- templates -------------------------------------------------------------
- */
+/* ---- templates ----------------------------------------------------------- */
 
 static uint64_t seed;
 static int layers_drawn = 1;
@@ -443,8 +438,7 @@ START_TEST(every_template_is_right_on_layers_that_are_drawn)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here
- * ----------------------------------------- */
+/* ---- code for GPUs that are not here ------------------------------------- */
 
 /* A sampled layer with common numbers of channels. */
 static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
@@ -488,8 +482,7 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 }
 END_TEST
 
-/* ---- all -------------------------------------------------------------------
- */
+/* ---- all ----------------------------------------------------------------- */
 
 static void add_parts(Suite *suite)
 {

@@ -8,9 +8,7 @@
 #include "tuner/targets.h"
 #include <inttypes.h>
 
-/*
- * ---- other targets --------------------------------------------------------
- */
+/* ---- other targets ------------------------------------------------------- */
 
 static bool has_nvrtc(void)
 {

@@ -257,8 +257,7 @@ spc_status spc__candidates_tried(spc__candidates *out,
     return status == SPC_OK ? make_entries(out, request->error) : status;
 }
 
-/* ---- life -----------------------------------------------------------------
- */
+/* ---- life ---------------------------------------------------------------- */
 
 static void release_entry(spc__entry *entry)
 {

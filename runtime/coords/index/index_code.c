@@ -56,8 +56,7 @@ spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
                                           : runs_of_planes(k[0], plane, length);
 }
 
-/* ---- problems of templates ------------------------------------------------
- */
+/* ---- problems of templates ----------------------------------------------- */
 
 static void set_axes(spc__attrs *out, const char *const names[3],
                      const int value[3])
@@ -247,8 +246,7 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
         add_layouts(out, block, g, inverse);
 }
 
-/* ---- loading --------------------------------------------------------------
- */
+/* ---- loading ------------------------------------------------------------- */
 
 /* The context formats its own failures; this copies them to `error`, where
  * callers expect them. */

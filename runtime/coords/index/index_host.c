@@ -20,8 +20,7 @@ static bool host_serves(const spc_ctx *ctx)
     return spc__device_ops_of(ctx->device)->builds_maps_on_host;
 }
 
-/* ---- memory -----------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------- */
 
 static void scratch_release(spc__host_scratch *s)
 {

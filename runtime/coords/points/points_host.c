@@ -606,8 +606,7 @@ static void write_all(const spc_ctx *ctx, const void *args)
         spread(ctx, a->out.begin[*a->out.cells], write_chunk, a);
 }
 
-/* ---- by step --------------------------------------------------------------
- */
+/* ---- by step ------------------------------------------------------------- */
 
 static void nothing(const spc_ctx *ctx, const void *args)
 {
