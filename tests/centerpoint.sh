@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 scan="$sources/tests/golden/corner.bin"
 
-# Kernels that other tests have compiled are not compiled again.
+# Uses kernels that other tests have compiled.
 [ ! -s "${SPC_TEST_DATABASE:-}" ] || cp "$SPC_TEST_DATABASE" "$work/c.db"
 cp "$sources/tests/corpus/small.onnx" "$work/small.onnx"
 mkdir "$work/pack"

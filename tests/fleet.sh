@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fleet.sh - tuning a list by a real Slurm of one node, and by a real mpirun.
+# fleet.sh - tunes a list with a real Slurm of one node, and with a real mpirun.
 #
 #     sh tests/fleet.sh SPCTUNE
 #
-# Needs root, and the packages slurm-wlm, munge and openmpi-bin; ends with 77 where
-# one of them is not there. The device is the cpu. Each way of sharing a list must
-# tune every layer of it exactly once, and make the database that one process makes,
-# up to times and winners; a job that is preempted must end with 75 and, run again,
-# go on where it was. It is run on request: a scheduler is started and stopped.
+# Needs root, and the packages slurm-wlm, munge and openmpi-bin; ends with 77 if
+# one of them is missing. The device is the cpu. Each way of sharing a list must
+# tune every layer exactly once, and must make the database that a single
+# process makes, except for times and winners. A preempted job must end with 75
+# and continue when it is run again. The test runs on request only, because it
+# starts and stops a scheduler.
 set -eu
 spctune=$(readlink -f "$1")
 templates=$(cd "$(dirname "$0")/templates/tuner/plain" && pwd)
@@ -94,7 +95,8 @@ tune="$spctune -q -d cpu --threads 1 --templates $templates tune $work/list
     --effort quick --json"
 
 failed=0
-# check NAME: the outputs NAME.* have every layer once, the database a choice of each.
+# check NAME: checks that the outputs NAME.* have every layer once, and that the
+# database has a choice for each.
 check() {
     cat "$work/out/$1".* | grep -oE '"layer":"[^"]*"' | sort >"$work/got"
     if cmp -s "$work/want" "$work/got" &&
@@ -134,7 +136,7 @@ STEP
 SPC_DATABASE=$work/srun.db srun --overcommit -n 3 sh "$work/step.sh"
 check srun
 
-# An array whose numbers begin at 3 and go on by 2, of steps of two processes.
+# Submits an array with the numbers 3, 5, ..., whose steps have two processes.
 cat >"$work/array.sh" <<ARRAY
 #!/bin/sh
 export SPC_DATABASE=$work/array.db
@@ -145,7 +147,8 @@ sbatch -W --array=3-7:2 -n 1 --overcommit -o "$work/array-%a.out" \
     "$work/array.sh" >/dev/null || cat "$work"/array-*.out
 check array
 
-# Preempted half-way: Slurm sends SIGUSR1 first. The second run ends the list.
+# Preempts the job half-way: Slurm sends SIGUSR1 first. A second run finishes
+# the list.
 cat >"$work/preempted.sh" <<PREEMPTED
 #!/bin/sh
 export SPC_DATABASE=$work/preempted.db

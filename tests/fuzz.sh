@@ -14,7 +14,7 @@ build=${2:-$here/../build/asan}
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 
-# Each line is "PROGRAM ENDING", for one parser.
+# Each line names a program and a file ending, for one parser.
 parsers() {
     for file in "$here"/corpus/texts/*.*; do echo "texts .${file##*.}"; done
     for file in "$here"/corpus/*.*; do echo "import .${file##*.}"; done

@@ -23,12 +23,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1/tests" && pwd)
 shift
 SPC_TEST_DATA=${SPC_TEST_DATA:-$here}
-SPC_TEST_DATABASE=${SPC_TEST_DATABASE:-$build/code.db} # shared code
+SPC_TEST_DATABASE=${SPC_TEST_DATABASE:-$build/code.db} # the database of
+                                                       # compiled code that
+                                                       # suites share
 verdicts=$(mktemp)
 trap 'rm -f "$verdicts"' EXIT
 export SPC_TEST_DATA SPC_TEST_DATABASE build verdicts
 
-# "NAME PROGRAM DEVICE [CASE]", a line for each run.
+# Each line is one run: "NAME PROGRAM DEVICE [CASE]".
 wanted() {
     while read -r name program device; do
         [ $# -gt 0 ] || echo "$name $program $device"
@@ -41,7 +43,7 @@ wanted() {
     done <"$build/gpu_tests.txt"
 }
 
-# timeout(1) ends what hangs with 124 or 137.
+# timeout(1) ends programs that hang, with status 124 or 137.
 wanted "$@" | xargs -r -L 1 -P "${SPC_TEST_JOBS:-1}" sh -c '
     name=$0${3:+.$3} start=$(date +%s) status=0
     [ $# -lt 3 ] || export CK_RUN_CASE="$3"

@@ -17,7 +17,8 @@ unset SPC_DATABASE XDG_CACHE_HOME
 mkdir "$HOME"
 cmake --install "$build" --prefix "$HOME/.local" >"$work/log"
 
-# guide PAGE BLOCKS: runs a page, which has at least BLOCKS blocks.
+# guide PAGE BLOCKS: runs the blocks of a page and checks that there are at
+# least BLOCKS.
 guide() {
     mkdir "$work/$1"
     awk -v folder="$work/$1" -v least="$2" '
@@ -30,7 +31,7 @@ guide() {
         END { exit blocks < least || !installs }
     ' "$SOURCES/docs/$1.md" || { echo "FAILED: $1 has other blocks"; exit 1; }
     cd "$work/$1"
-    # With pipefail a pipe reports the failure of its first command.
+    # With pipefail a pipe fails if its first command fails.
     bash -euo pipefail ./script >"$work/out" 2>&1 ||
         { cat "$work/out"; echo "FAILED: $1"; exit 1; }
     echo "$1:"

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# install.sh - installs a build and uses it as others do.
+# install.sh - installs a build and uses it like another project.
 #
 #     sh tests/install.sh BUILD_FOLDER
 #
-# By pkg-config and by find_package, shared and static, in C and C++; the manual
-# page, the completions; as a part of another project; the Debian packages,
-# unpacked, and by lintian where the build has their prefix (preset deb).
+# Uses the installed libraries by pkg-config and by find_package, shared and
+# static, in C and C++. Also checks the manual page, the completions, the use as
+# a subproject, and the unpacked Debian packages. If the build has their prefix
+# (preset deb), lintian checks the packages.
 set -eu
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
 cmake --install "$build" --prefix "$work/first" >"$work/log" || fail install
-mv "$work/first" "$work/tree" # it may be moved
+mv "$work/first" "$work/tree" # the installed tree may be moved
 lib=$(dirname "$(find "$work/tree" -name libspc.a)")
 export PKG_CONFIG_PATH="$lib/pkgconfig" LD_LIBRARY_PATH="$lib"
 says="spc 1.0.0-rc.1, 27 offsets"
@@ -80,7 +81,7 @@ for kind in lab lab_static; do
     check_lab "find_package, $kind" "$work/consumer/c_$kind"
 done
 
-# ---- what ships, found from where the tree lies now
+# ---- shipped files are found in the moved tree
 for text in "$here"/../tuned/*-*.txt; do
     [ -e "$text" ] || continue
     name=$(basename "$text" .txt)
@@ -90,7 +91,7 @@ for text in "$here"/../tuned/*-*.txt; do
     echo "ok: $name.db"
 done
 
-# ---- for those who type
+# ---- manual page and completions
 page="$work/tree/share/man/man1/spctune.1"
 if command -v groff >/dev/null; then
     groff -man -ww -z -Tutf8 "$page" >"$work/groff" 2>&1
@@ -118,14 +119,14 @@ fi
 head -1 "$zsh_file" | grep -q '^#compdef spctune' || fail "completion for zsh"
 echo "ok: completions"
 
-# ---- files that must be right elsewhere
+# ---- files without paths of this machine
 if grep -nE '(^|["; =])/(usr|lib|opt|home|tmp)' "$lib"/cmake/spc/spcConfig.cmake \
     "$lib"/pkgconfig/*.pc; then
     fail "paths of this machine"
 fi
 echo "ok: no paths of this machine"
 
-# ---- as a part of another project: no tests, no examples, spc::spc
+# ---- as a subproject: no tests, no examples, spc::spc
 cmake -S "$here/installed/outer" -B "$work/outer" \
     -DSPC_SOURCES="$here/.." >"$work/log" 2>&1 ||
     fail "subproject: $(tail -5 "$work/log")"
@@ -135,9 +136,9 @@ cmake --build "$work/outer" -j2 --target outer >"$work/log" 2>&1 ||
     fail "subproject: $(tail -20 "$work/log")"
 check "subproject" "$work/outer/outer"
 
-# ---- the packages
+# ---- the Debian packages
 if command -v dpkg-deb >/dev/null; then
-    # In an environment in which libspc is not installed.
+    # Uses an environment in which libspc is not installed.
     env -u LD_LIBRARY_PATH cpack --config "$build/CPackConfig.cmake" \
         -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
@@ -175,7 +176,7 @@ if command -v dpkg-deb >/dev/null; then
     so=$(find "$work/root" -name 'libspc.so.1')
     LD_LIBRARY_PATH=$(dirname "$so") "$work/root/usr/bin/spctune" --version |
         grep -q '^spctune 1.0.0-rc.1' || fail "the packaged command"
-    # Libraries lie where Debian wants them only with its prefix.
+    # Only with Debian's prefix are libraries in the folders that Debian wants.
     if command -v lintian >/dev/null &&
         grep -q '^CMAKE_INSTALL_PREFIX:PATH=/usr$' "$build/CMakeCache.txt"; then
         lintian --fail-on error --allow-root "$work"/deb/*.deb ||

@@ -12,8 +12,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
-# Functions of the laboratory have names of their own, so a name that both have
-# would be one of these.
+# libspc must not contain functions of libspclab: no name may be defined in
+# both.
 names() { nm --defined-only "$1" | awk 'NF == 3 && $2 ~ /'"$2"'/ { print $3 }' |
     grep '^spc_' | sort -u; }
 names "$lab" '^[TDBR]$' >"$work/lab"
@@ -49,7 +49,7 @@ for command in "$plan $SPC_DATABASE" \
     esac
 done
 
-# ---- voxels that are none
+# ---- a file without voxels
 echo nothing >"$work/voxels.npy"
 ! "$deployed" "$SPC_DATABASE" chain cpu "$work/voxels.npy" 2>"$work/err" ||
     fail "it took a file of something else"

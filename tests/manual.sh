@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# manual.sh - does the manual page name every command and option that the tables
-# have, does the shell complete them, and does the page name no others?
+# manual.sh - checks that the manual page names every command and option of the
+# tables and no others, and that the shell completes them.
 #
 #     sh tests/manual.sh SPCTUNE spctune.1.md
 set -u
@@ -16,12 +16,12 @@ fail() {
     failed=1
 }
 
-# options_of COMMAND: the long ones, as its help has them.
+# options_of COMMAND: prints the long options that its help lists.
 options_of() {
     "$spctune" $1 --help | sed -n 's/^  \(-[A-Za-z], \|    \)--\([a-z0-9-]*\).*/--\2/p'
 }
 
-# has FILE WORD: as a whole word of it.
+# has FILE WORD: true if the file contains the word as a whole.
 has() {
     grep -qE -e "(^|[^a-z-])$2([^a-z0-9-]|\$)" "$1"
 }
@@ -44,7 +44,7 @@ for command in $commands; do
             fail "bash does not offer $command $option"
     done
 done
-# Those of other programs, in examples of theirs.
+# Options of other programs in the examples.
 others="--version --array --signal --wrap"
 for option in $(grep -oE -e '--[a-z][a-z0-9-]+' "$page" | sort -u); do
     grep -qx -e "$option" "$work/known" ||

@@ -27,7 +27,7 @@ for library in libspc libspclab libspc_import; do
         exit 1
     }
 done
-# Where auditwheel is installed, the wheel is tested as it would be published.
+# If auditwheel is installed, tests the wheel as it would be published.
 if "$python" -m auditwheel --version >/dev/null 2>&1; then
     PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair \
         --exclude 'libspc*' -w "$folder" "$wheel" >"$folder/repair.log" 2>&1
@@ -53,8 +53,8 @@ assert any(f.endswith(".db") for _, _, files in os.walk(here) for f in files), \
     "no tuned database is in the wheel"
 END
 
-# What ships is found in the package, read without writing beside it, and the
-# user's database comes first.
+# Shipped records are found in the package, reading them writes no files next to
+# them, and the user's database comes first.
 layer=subm,cin=16,cout=16,k=3,dtype=f32
 venv/bin/spctune -q -d cpu --database "$folder/ships.db" tune "$layer" \
     --scene gen:uniform,n=2000,extent=20 --effort quick --limit 20 >tuned.txt

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rooms.py - checks that includes point one way, from room to room.
+"""rooms.py - checks that includes point in one direction, from room to room.
 
     python3 tests/rooms.py SOURCES
 
 Reads every quoted include of the product's C files. It fails if a room includes
-a room above it, or a room that it may not see, or if files include each other
-in a circle; a header and the source file of its name count as one.
+a room above it or a room that it may not see, or if files include each other in
+a circle. A header and the source file of the same name count as one file.
 """
 import os
 import re
@@ -25,7 +25,7 @@ FOLDERS = {"runtime": 1, "tuner/command": 1}
 
 
 def room_of(path):
-    """The room of a file, by its path from the top."""
+    """Return the room of a file, by its path from the top."""
     parts = path.split("/")
     if parts[0] == "runtime" or parts[:2] == ["tuner", "command"]:
         return parts[1]
@@ -33,7 +33,8 @@ def room_of(path):
 
 
 def find(top, name, near):
-    """The path of an included header, from the top; None for a generated one."""
+    """Return the path of an included header from the top, or None for a
+    generated header."""
     for folder in (os.path.dirname(near), "", "runtime", "tuner", "include"):
         path = os.path.normpath(os.path.join(folder, name))
         if os.path.isfile(os.path.join(top, path)):
@@ -52,7 +53,7 @@ def sources(top):
 
 
 def wrong(from_room, to_room):
-    """Why this include is refused, or None."""
+    """Return why this include is refused, or None."""
     if from_room == to_room or to_room == "include":
         return None
     if from_room in APART:
@@ -66,7 +67,7 @@ def wrong(from_room, to_room):
 
 
 def rings(graph):
-    """Groups of files that reach each other (Tarjan's algorithm)."""
+    """Yield groups of files that reach each other (Tarjan's algorithm)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(node):

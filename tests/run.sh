@@ -24,7 +24,7 @@ if [ "${1:-}" = --all ]; then
 fi
 presets=${*:-dev asan tsan}
 
-# The package of every command, header and library that the build asks for.
+# Lists the package of every command, header and library that the build needs.
 missing() {
     for pair in gcc:gcc g++:g++ cmake:cmake ninja:ninja-build \
         pkg-config:pkg-config protoc-c:protobuf-c-compiler \
@@ -56,8 +56,8 @@ install_missing() {
             --no-install-recommends $packages
 }
 
-# Address-space randomisation of recent kernels is more than ThreadSanitizer of
-# GCC 12 and 13 can take; without it, it works.
+# ThreadSanitizer of GCC 12 and 13 fails with the address-space randomisation of
+# recent kernels, so it runs without.
 run_ctest() {
     preset=$1
     shift
@@ -68,8 +68,8 @@ run_ctest() {
     "$@"
 }
 
-# PyTorch has no build for the processor alone on PyPI. The CUDA one runs without
-# the packages that repeat the CUDA Toolkit, where that is installed.
+# PyPI has no CPU-only build of PyTorch. If the CUDA Toolkit is installed, the
+# CUDA build runs without the packages that repeat it.
 torch_venv=${SPC_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/spctune-torch}
 torch_pid=
 
@@ -77,7 +77,7 @@ has_torch() {
     "$torch_venv/bin/python" -c 'import numpy, torch' >/dev/null 2>&1
 }
 
-# Downloads while the build goes on. Five minutes are enough for 2.5 MB/s.
+# Downloads during the build. Five minutes are enough at 2.5 MB/s.
 start_torch() {
     [ "$torch_venv" != no ] && ! has_torch || return 0
     (
@@ -104,7 +104,7 @@ use_torch() {
     fi
 }
 
-# The tests, once for each seed.
+# Runs the tests once for each seed.
 run_seeds() {
     if [ -z "$all" ]; then
         run_ctest "$@"
@@ -122,13 +122,13 @@ run_seeds() {
     return $outcome
 }
 
-# A regular expression for the tests that the sanitizers run.
+# Prints a regular expression for the tests that the sanitizers run.
 touched() {
     [ -n "$all" ] && echo . && return
     echo "^($(sh tests/touched.sh | paste -sd'|'))\$"
 }
 
-# What must be built for the tests that ctest chooses with these arguments.
+# Prints the targets for the tests that ctest selects with these arguments.
 programs() {
     preset=$1
     shift
@@ -164,7 +164,7 @@ run_preset() {
     run_seeds "$preset" "$@"
 }
 
-# Tests ask for memory that cannot be had and expect to be told so.
+# Tests request too much memory and expect malloc to return NULL.
 ASAN_OPTIONS=allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 TSAN_OPTIONS=allocator_may_return_null=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}
 export ASAN_OPTIONS TSAN_OPTIONS
@@ -174,11 +174,12 @@ if ! install_missing; then
     echo "some packages could not be installed; nothing was tested" >&2
     exit 1
 fi
-# Not /tmp: the tests write programs and run them, which some machines forbid there.
+# Does not use /tmp, where some machines forbid running programs, because tests
+# write and run programs.
 mkdir -p build/tmp
 TMPDIR=$PWD/build/tmp
 export TMPDIR
-# Compiled kernels that tests share: see tests/once/cc.
+# The compiled kernels that tests share; see tests/once/cc.
 SPC_TEST_CODE=$PWD/build/code
 rm -rf "$SPC_TEST_CODE"
 mkdir -p "$SPC_TEST_CODE"

@@ -31,7 +31,7 @@ strip -o "$work/stripped" "$library"
 echo "runtime only: $(stat -c %s "$work/stripped") bytes, needs" $needs
 [ "$(stat -c %s "$work/stripped")" -lt 1000000 ] || fail "it is large"
 
-# ---- a database, made by the whole and served by the part
+# ---- the full build makes a database, the runtime uses it
 export SPC_DATABASE="$work/ship.db"
 scene=gen:uniform,n=60,extent=10
 voxels() { # SPEC FILE
@@ -51,7 +51,7 @@ case $got in
 *) fail "it has no compiler" ;;
 esac
 
-# ---- what it has not is said
+# ---- the runtime reports missing code
 "$spctune" -q net add "$sources/tests/networks/every.lua" --name every --seed 1
 if "$work/build/examples/deployed" "$SPC_DATABASE" every cpu \
     "$work/every.npy" 2>"$work/err"; then
@@ -61,7 +61,7 @@ grep -q "and this libspc has no compiler: tune the layer" "$work/err" ||
     fail "$(cat "$work/err")"
 echo "ok: what is missing is said"
 
-# ---- defaults that somebody compiled are served as well
+# ---- the runtime also uses compiled defaults
 "$spctune" -q -d cpu run --network every --scene gen:uniform,n=300,extent=9 \
     --growth 8 >"$work/ran"
 want=$("$deployed" "$SPC_DATABASE" every cpu "$work/every.npy")
@@ -69,7 +69,7 @@ got=$("$work/build/examples/deployed" "$SPC_DATABASE" every cpu "$work/every.npy
 echo "$got"
 [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
 
-# ---- what was imported needs no importer
+# ---- imported networks need no importer
 shell=gen:shell,r=12
 imported=yes
 added=$("$spctune" -q net add "$sources/tests/corpus/small.onnx" \
@@ -84,7 +84,7 @@ case $added in
     ;;
 esac
 
-# ---- packed, one file is all: networks, weights, choices, code; it stays alone
+# ---- a packed file has networks, weights, choices and code
 mkdir "$work/target"
 "$spctune" -q -d cpu db pack --whole "$work/target/ship.db" >"$work/packed"
 rm "$work/target/ship.manifest"

@@ -2,7 +2,8 @@
 # The base's suite sets its clock back.
 target_link_options(test_base PRIVATE -Wl,--wrap=clock_gettime)
 
-# The cache's suite fails each allocation once; these let it reach ours.
+# The suite of the cache fails each allocation once. These wrap the allocations
+# of libspc.
 target_compile_definitions(test_cache PRIVATE SPC_TEST_WRAP_MALLOC)
 target_link_options(test_cache PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup)
@@ -10,7 +11,7 @@ target_link_options(test_cache PRIVATE
 spc_suite(near_lookup)
 spc_suite(edited)
 
-# Figures of a large database; it is no test.
+# Prints figures of a large database. Not a test.
 add_executable(bench_cache bench/bench_cache.c)
 target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 

@@ -4,24 +4,24 @@
 spc_suite(cuda_host)
 target_compile_definitions(test_cuda_host PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
-# The execute path is watched for allocations, and drivers are made to lack
-# symbols.
+# The test counts allocations in the execute path, and removes symbols from the
+# driver.
 spc_watch_allocations(test_cuda_host)
 target_link_options(test_cuda_host PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym)
 
-# Which other GPU's choices serve a GPU.
+# Tests which other GPU's choices serve a GPU.
 spc_suite(related)
 target_compile_definitions(test_related PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
 
-# The frame loop: what it asks of the driver is counted there as well.
+# The frame loop. The test also counts its driver calls.
 spc_suite(frames)
 spc_gpu_suite(frames)
 target_compile_definitions(test_frames PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
 spc_watch_allocations(test_frames)
 
-# Products of matrices by a library, on a double of it.
+# Matrix products by cuBLASLt, on its double.
 spc_suite(cublas)
 target_compile_definitions(test_cublas PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>"
@@ -43,16 +43,17 @@ foreach(double fake_cuda fake_nvrtc fake_cublaslt)
   add_dependencies(test_cublas ${double})
 endforeach()
 target_link_libraries(fake_cuda PRIVATE Threads::Threads)
-# LeakSanitizer of GCC 12 takes what lies before some blocks of thread-local
-# memory for a header, and ends by a signal; memory in the static block has none.
+# LeakSanitizer of GCC 12 crashes, because it takes the bytes before some blocks
+# of thread-local memory for a header. The static block is not affected.
 target_compile_options(fake_cuda PRIVATE -ftls-model=initial-exec)
-# The libraries of this machine do not work with the double.
+# The machine's own CUDA libraries do not work with the double.
 set_property(TEST cuda_host frames related APPEND PROPERTY
   ENVIRONMENT "SPC_CUBLASLT=/nonexistent")
 set_property(TEST cublas cuda_host frames related APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
 
-# Host time of a launch, for docs/performance.md; built, not run.
+# Measures the host time of a launch, for docs/performance.md. It is built, but
+# not run.
 add_executable(bench_execute bench/bench_execute.c)
 target_link_libraries(bench_execute PRIVATE spc_internal)
 target_compile_definitions(bench_execute PRIVATE

@@ -3,17 +3,17 @@
 spc_suite(gate)
 spc_gpu_suite(gate)
 spc_slow(gate)
-if(SPC_SANITIZE) # which leave out what is slow
+if(SPC_SANITIZE) # which skip slow kernels
   spc_run_suite(gate_cpu gate cpu 1 some)
 endif()
-# Memory that lasts between launches, which the gate refuses.
+# Memory that persists between launches, which the gate refuses.
 spc_suite(statics)
 spc_run_suite(statics_nvrtc statics nvrtc)
-# Epilogues, types of outputs, slices, bf16, by every template.
+# Epilogues, output types, slices and bf16, with every template.
 spc_suite(epilogue)
 spc_gpu_suite(epilogue)
 spc_run_suite(epilogue_nvrtc epilogue nvrtc)
-# Layers of whole numbers.
+# Integer layers.
 spc_suite(int8)
 spc_gpu_suite(int8)
 spc_run_suite(int8_nvrtc int8 nvrtc)

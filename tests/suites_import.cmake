@@ -33,7 +33,7 @@ if("SPC_WITH_LIBZIP" IN_LIST formats)
 endif()
 if("SPC_WITH_PROTOBUF" IN_LIST formats)
   spc_import_suite(onnx)
-  # Sixty points at the corner of the example's grid, twice.
+  # Makes sixty points, repeated, at the corner of the example's grid.
   set(scan ${CMAKE_CURRENT_SOURCE_DIR}/golden/corner.bin)
   add_test(NAME centerpoint_example COMMAND centerpoint
     ${CMAKE_CURRENT_SOURCE_DIR}/corpus/small.onnx cpu ${shared_code} ${scan}
@@ -57,13 +57,13 @@ endif()
 # The converter of .pth files, on a double of PyTorch.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
-  # Includes point one way, from room to room.
+  # Includes point in one direction, from room to room.
   add_test(NAME rooms COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/rooms.py ${PROJECT_SOURCE_DIR})
-  # Lines of documents fit a window.
+  # The lines of documents are short enough for a window.
   add_test(NAME doc_lines COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/doc_lines.py ${PROJECT_SOURCE_DIR})
-  # The plots, the pictures and the table of the documents are drawn anew.
+  # The plots, pictures and tables of the documents are up to date.
   add_test(NAME plots COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/plots.py --check)
   # So are the list and the page of other papers' figures.
@@ -71,8 +71,8 @@ if(Python3_FOUND)
     ${PROJECT_SOURCE_DIR}/benchmarks/papers.py --check)
   add_test(NAME pictures COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/pictures.py $<TARGET_FILE:spctune> --check)
-  # Every function of the headers is in the reference of the interface, and its
-  # comment says all that a caller needs.
+  # The reference has every function of the headers, and their comments are
+  # complete.
   add_test(NAME apidoc COMMAND ${Python3_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/apidoc.py ${PROJECT_SOURCE_DIR}/include
     -o ${CMAKE_CURRENT_BINARY_DIR}/api)
@@ -83,7 +83,7 @@ if(Python3_FOUND)
     $<TARGET_FILE:spctune>)
 endif()
 
-# The second header alone, as the first.
+# Compiles the second header alone.
 add_test(NAME header_import_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall
   -Wextra -Wpedantic -Werror -fsyntax-only -x c
   ${PROJECT_SOURCE_DIR}/include/spc_import.h)

@@ -3,7 +3,7 @@
 # is run without it.
 spc_suite(pointcloud2)
 target_sources(test_pointcloud2 PRIVATE ../integrations/ros2/pointcloud2.c)
-# Code that the operators of other runtimes share, on the double of the driver.
+# The code that operators of other runtimes share, on the double of the driver.
 spc_suite(served)
 target_sources(test_served PRIVATE ../integrations/served/served.c)
 target_compile_definitions(test_served PRIVATE
@@ -19,11 +19,11 @@ if(SPC_HAS_CXX AND TARGET spc_other AND NOT SPC_SANITIZE)
     ${CMAKE_CXX_COMPILER} $<TARGET_FILE:spc_other>)
 endif()
 
-# The same network by libspc's own functions, to be compared with.
+# Runs the same network with libspc itself, for comparison.
 if(TARGET spc_onnxruntime)
   add_executable(operator_reference integrations/reference.c)
   target_link_libraries(operator_reference PRIVATE spc m)
-  # A Python with numpy, onnx and onnxruntime.
+  # Looks for a Python with numpy, onnx and onnxruntime.
   set(SPC_ONNXRUNTIME_PYTHON python3 CACHE STRING "Runs the operator's test")
   add_test(NAME onnxruntime COMMAND ${SPC_ONNXRUNTIME_PYTHON} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/integrations/onnxruntime.py

@@ -24,11 +24,11 @@ spc_gpu_suite(coords)
 spc_suite(updates)
 spc_watch_allocations(test_updates)
 
-# Sets that are given, and those that generative layers make.
+# Given sets, and sets that generative layers make.
 spc_suite(given)
 spc_gpu_suite(given)
 
-# Sets made of other sets.
+# Sets made from other sets.
 spc_suite(capacity)
 spc_gpu_suite(capacity)
 spc_suite(regroup)
@@ -36,7 +36,7 @@ spc_watch_allocations(test_regroup)
 spc_run_suite(regroup_nvrtc regroup nvrtc)
 spc_gpu_suite(regroup)
 
-# Searchers, and layouts that are no tables by rows.
+# Search configurations, and layouts other than tables by rows.
 spc_suite(search)
 spc_slow(search)
 spc_run_suite(search_nvrtc search nvrtc)

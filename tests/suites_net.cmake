@@ -42,7 +42,7 @@ spc_watch_allocations(test_net_store)
 
 # Recording layers and scenes of a host application for tuning.
 spc_suite(capture)
-# Networks that learn.
+# Training of networks.
 spc_suite(train)
 spc_suite(drawn_nets)
 spc_gpu_suite(drawn_nets)

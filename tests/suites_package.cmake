@@ -16,7 +16,7 @@ if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
     set_tests_properties(abi_${library} PROPERTIES SKIP_RETURN_CODE 77)
   endforeach()
 
-  # Programs with libspc alone, and what libspc may not have.
+  # Programs that link only libspc, and symbols that libspc must not have.
   add_executable(alone_deployed ../examples/deployed.c)
   target_link_libraries(alone_deployed PRIVATE spc_other m)
   add_executable(alone_plan installed/plan.c)
@@ -49,7 +49,8 @@ foreach(cxx g++ clang++)
   endif()
 endforeach()
 
-# On request, as these build: ctest --preset dev -C package -L package
+# Run on request, because these tests build: ctest --preset dev -C package -L
+# package
 file(GLOB tuned_texts ${PROJECT_SOURCE_DIR}/tuned/*-*.txt)
 add_test(NAME tuned_fresh CONFIGURATIONS package COMMAND sh
   ${CMAKE_CURRENT_SOURCE_DIR}/tuned_fresh.sh $<TARGET_FILE:spctune> ${tuned_texts})

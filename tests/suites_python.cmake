@@ -24,7 +24,8 @@ foreach(module IN LISTS modules)
     ENVIRONMENT "SPC_LIBRARY=$<TARGET_FILE:spclab_other>;SPC_DATABASE=${CMAKE_CURRENT_BINARY_DIR}/python.db")
 endforeach()
 
-# On request, as it builds everything once more: ctest -C package -L package
+# Run on request, because this test builds everything once more: ctest -C
+# package -L package
 add_test(NAME python_wheel CONFIGURATIONS package COMMAND sh
   ${CMAKE_CURRENT_SOURCE_DIR}/python_wheel.sh ${PROJECT_SOURCE_DIR}
   ${SPC_TEST_PYTHON} ${CMAKE_CURRENT_BINARY_DIR}/wheel)

@@ -9,19 +9,19 @@ target_compile_definitions(test_header PRIVATE
 spc_suite(lookup)
 spc_suite(shipped)
 spc_suite(runtime)
-# Data that plans keep about maps; the test counts allocations of the execute
+# Data that plans keep about maps. The test counts allocations of the execute
 # path.
 spc_suite(binding)
 spc_watch_allocations(test_binding)
 spc_threaded(binding)
-# Every public function with arguments that are wrong.
+# Every public function with wrong arguments.
 spc_suite(arguments)
-# Calls out of order, and whose sentence a failure is.
+# Calls out of order, and which object gets the error message.
 spc_suite(order)
-# Handles: memory from the caller, whom they belong to, whether they fit.
+# Handles: memory from the caller, their owner, and whether they fit.
 spc_suite(handles)
 spc_gpu_suite(runtime)
-# The execute path is watched for allocations.
+# The test counts allocations of the execute path.
 spc_watch_allocations(test_runtime)
 
 # Each header alone, without a warning, as C11 and as C++17.
@@ -39,13 +39,13 @@ else()
   message(STATUS "No C++ compiler: the headers are not tested as C++17")
 endif()
 
-# Operators on features; the execute path is watched for allocations.
+# Operators on features. The test counts allocations of the execute path.
 spc_suite(features)
 spc_run_suite(features_nvrtc features nvrtc)
 spc_gpu_suite(features)
 spc_watch_allocations(test_features)
 
-# More than 2^31 elements; a few seconds and 20 GB of a GPU.
+# Tensors of more than 2^31 elements. Takes a few seconds and 20 GB on a GPU.
 spc_suite(large)
 spc_gpu_suite(large)
 set_tests_properties(large_gpu PROPERTIES LABELS gpu-large)
@@ -59,11 +59,11 @@ spc_suite(offset_store)
 spc_watch_allocations(test_offset_store)
 spc_threaded(offset_store)
 
-# Properties of convolutions other than their sums.
+# Mathematical properties of convolutions.
 spc_suite(properties)
 spc_gpu_suite(properties)
 
-# Every CUDA template's default, compiled for GPUs that are not here.
+# Compiles every CUDA template's default for GPUs that are not installed.
 spc_suite(targets)
 spc_run_suite(targets_nvrtc targets nvrtc)
 

@@ -6,17 +6,17 @@ spc_suite(tuner_workers)
 spc_suite(tuner_targets)
 spc_suite(tuner_input)
 spc_suite(builder)
-# Workers are the command itself.
+# Workers are processes of the command.
 foreach(name tuner tuner_workers)
   target_compile_definitions(test_${name} PRIVATE
     SPC_TEST_COMMAND="$<TARGET_FILE:spctune>")
   add_dependencies(test_${name} spctune)
 endforeach()
 
-spc_suite(finals) # how a search ends, and what a network makes of it
+spc_suite(finals) # the end of a search, and choices in a network
 target_sources(test_finals PRIVATE ../tuner/command/network/joint_layouts.c
   ../tuner/command/network/rivals.c)
-spc_suite(joint) # ... and what is stored of it
+spc_suite(joint) # choices that are stored after a search
 target_sources(test_joint PRIVATE ../tuner/command/network/joint_layouts.c
   ../tuner/command/cli/phase.c ../tuner/command/cli/progress.c
   ../tuner/command/cli/terminal.c ../tuner/command/network/network_confirm.c
@@ -27,7 +27,7 @@ spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)
 
-# A sample of verify --all.
+# Runs a sample of verify --all.
 foreach(device cpu sim)
   add_test(NAME verify_sample_${device} COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/verify_sample.sh $<TARGET_FILE:spctune>
@@ -37,7 +37,7 @@ foreach(device cpu sim)
 endforeach()
 spc_slow(verify_sample_sim)
 
-# Recorded command lines; tests/cli/run.sh --record writes them anew.
+# Recorded command lines. tests/cli/run.sh --record writes them anew.
 file(GLOB SPC_CLI_CASES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
 foreach(case IN LISTS SPC_CLI_CASES)
   get_filename_component(name ${case} NAME_WE)
@@ -45,14 +45,15 @@ foreach(case IN LISTS SPC_CLI_CASES)
     $<TARGET_FILE:spctune> ${case})
   set_tests_properties(cli_${name} PROPERTIES LABELS cli TIMEOUT 3600)
 endforeach()
-# These wait, or compile much; the sanitizers have seen their code elsewhere.
+# These tests wait or compile much. Other tests run their code under the
+# sanitizers.
 spc_slow(cli_audit cli_frames cli_interrupt cli_killed cli_lists cli_peers)
 
-# The manual page and the completions have what the tables of options have.
+# The manual page and the completions agree with the tables of options.
 add_test(NAME manual COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/manual.sh
   $<TARGET_FILE:spctune> ${PROJECT_SOURCE_DIR}/docs/spctune.1.md)
 
-# The table of what the sanitizers test names suites that are here.
+# areas.txt names only existing suites.
 file(GLOB cli_cases RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/cli
   ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
 list(TRANSFORM cli_cases REPLACE "(.*)[.]case" "cli_\\1\n" OUTPUT_VARIABLE cli_names)
@@ -61,8 +62,8 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt CONTENT "${cli_
 add_test(NAME touched COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/touched_test.sh
   ${CMAKE_CURRENT_BINARY_DIR}/programs.txt ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt)
 
-# The unchanged programs of the documents. Programs without a file name run by
-# themselves; guide.sh runs the others.
+# Runs the unchanged programs of the documents. Here programs without a file
+# name run; guide.sh runs the others.
 file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md
   ${PROJECT_SOURCE_DIR}/docs/*.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pages})
@@ -71,7 +72,8 @@ set(doc_count 0)
 foreach(page ${pages})
   get_filename_component(name ${page} NAME_WE)
   file(READ ${page} text)
-  # A semicolon would divide the list of matches, a bracket would join some.
+  # A semicolon would split a match of the list, and a bracket would join
+  # several.
   string(REPLACE ";" "<semicolon>" text "${text}")
   string(REPLACE "[" "<bracket>" text "${text}")
   string(REPLACE "]" "<end bracket>" text "${text}")
@@ -102,7 +104,7 @@ foreach(page ${pages})
       math(EXPR doc_count "${doc_count} + 1")
       if(NOT file_name)
         add_test(NAME ${program} COMMAND ${program})
-        # It ends without freeing anything, as short programs may.
+        # The program ends without freeing anything, as short programs may.
         set_tests_properties(${program} PROPERTIES
           ENVIRONMENT "SPC_DATABASE=;ASAN_OPTIONS=detect_leaks=0")
       endif()
@@ -119,7 +121,7 @@ add_test(NAME jit_layer_database COMMAND jit_layer -d cpu
 set_tests_properties(jit_layer_database PROPERTIES
   PASS_REGULAR_EXPRESSION "README.md': it is not a SQLite database")
 
-# The frame loop, small.
+# The frame loop on a small scene.
 foreach(device cpu sim)
   add_test(NAME frames_example_${device} COMMAND frames ${device} 20 200)
   set_tests_properties(frames_example_${device} PROPERTIES
@@ -127,12 +129,13 @@ foreach(device cpu sim)
     ENVIRONMENT "SPC_DATABASE=")
 endforeach()
 
-# Frames, a second network, and copies at once: every result repeats.
+# Frames, a second network and copies run at the same time. Every result must
+# repeat.
 add_test(NAME vehicle COMMAND vehicle --device cpu --database "" --network
   ${CMAKE_CURRENT_SOURCE_DIR}/networks/vehicle.lua --dtype f32 --frames 200
   --voxels 6000 --points 8000 --hog 64 --check 1)
 
-# A network learns as it does in double precision.
+# A network must learn as in double precision.
 add_test(NAME train_step COMMAND train_step cpu 12)
 spc_slow(train_step)
 set_tests_properties(train_step PROPERTIES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what tools/apidoc.py demands of the comments of a header."""
+"""Tests which comments of a header tools/apidoc.py refuses."""
 import contextlib
 import io
 import os
@@ -23,7 +23,7 @@ SPC_API const float *spc_thing_data(const spc_thing *thing);
 
 
 def lacks(text):
-    """What the comments of this header lack, by function."""
+    """Return what the comments of this header lack, by function."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.h"
         path.write_text(HEAD + text, encoding="utf-8")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests tools/pth2safetensors.py without PyTorch, on a double of what it uses.
+"""Tests tools/pth2safetensors.py without PyTorch, on a double of it.
 
-    python3 test_pth2safetensors.py SPCTUNE: what it writes is read by spctune too.
+    python3 test_pth2safetensors.py SPCTUNE: also reads the result with spctune.
 """
 import json
 import os
@@ -20,7 +20,7 @@ spctune = None
 
 
 class Tensor:
-    """As much of torch.Tensor as the tool asks for: little-endian bytes."""
+    """The part of torch.Tensor that the tool uses: little-endian bytes."""
 
     def __init__(self, dtype, shape, data):
         self.dtype, self.shape, self.data = dtype, shape, data

@@ -8,8 +8,8 @@
 set -u
 cases=$3
 [ -z "${SPC_TEST_ALL:-}" ] || cases=$((cases * 100))
-# What one test has compiled another one finds.
+# Tests share compiled code.
 SPC_DATABASE=${SPC_TEST_DATABASE:-}
-SPC_SHIPPED= # a database beside the build serves no test
+SPC_SHIPPED= # ignores a database next to the build
 export SPC_DATABASE SPC_SHIPPED
 exec "$1" -d "$2" verify --all --cases "$cases" --seed "${SPC_SEED:-1}"

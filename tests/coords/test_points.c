@@ -1536,7 +1536,7 @@ int main(int argc, char **argv)
     TCase *cases = tcase_create("clouds"), *of_layers = tcase_create("layers");
     tcase_set_timeout(cases, 300);
     tcase_set_timeout(of_layers, 300);
-    suite_share_skips(); /* before the emulator poisons its stacks */
+    suite_share_skips(); /* before the emulation poisons its stacks */
     open_contexts();
 #ifdef SPC_SANITIZE
     suite_sample(16);

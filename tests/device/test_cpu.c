@@ -58,7 +58,7 @@ START_TEST(floats_round_to_binary16_as_the_host_does)
     spc__random_init(&random, 3);
     for (int i = 0; i < 2000000; i++) {
         uint32_t bits = (uint32_t)spc__random_u64(&random);
-        if (i < 65536) /* halfway between two of them, and next to it */
+        if (i < 65536) /* halfway between two halves, and next to it */
             bits = spc_bits_of_float(spc__half_to_float((uint16_t)i)) + 0x1000;
         float value = spc_float_of_bits(bits + (uint32_t)(i % 3) - 1);
         uint16_t want = spc__half_from_float(value);
@@ -72,7 +72,7 @@ END_TEST
 
 /* ---- kernels against the oracle ------------------------------------------ */
 
-/* Largest error over its tolerance. */
+/* The largest error, as a multiple of its tolerance. */
 static double largest_error(const spc_conv *conv, const relation *rel,
                             const harness_data *data, const void *out)
 {
@@ -100,7 +100,7 @@ static double largest_error(const spc_conv *conv, const relation *rel,
     return worst;
 }
 
-/* Runs one candidate on fenced memory and compares. */
+/* Runs one candidate between guard zones and compares the result. */
 static void check_candidate(const char *name, const spc_conv *conv,
                             const relation *rel, const spc__attrs *config,
                             enum row_order order, bool rsck)
@@ -186,7 +186,8 @@ START_TEST(the_generic_kernel_passes_the_oracle)
 }
 END_TEST
 
-/* The middle tile sizes and the other order render the same code. */
+/* True for one configuration of each text: the other tile sizes and orders
+ * render the same code. */
 static bool is_new_code(const spc__attrs *config)
 {
     int64_t tile = spc__attrs_number(config, "tile", 0);
@@ -386,7 +387,7 @@ START_TEST(a_forked_process_launches_without_the_pool)
     pid_t child = fork();
     if (child == 0) {
         bool good = launch_often(&c) == NULL;
-        harness_close(&r); /* must not wait for threads that do not exist */
+        harness_close(&r); /* must not wait for the parent's threads */
         _exit(good ? 0 : 1);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -493,8 +494,8 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Allocating it for each request took longer in page faults than the
- * measurement. */
+/* If it were allocated for each request, its page faults would take longer than
+ * the measurement. */
 START_TEST(the_memory_that_flushes_the_caches_is_kept)
 {
     const int64_t least = 1 << 20; /* twice any last-level cache */

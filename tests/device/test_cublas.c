@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cublas.c - the explicit GEMM by cuBLASLt, on doubles of it and of the
- * driver (fake_cublaslt.c, fake_cuda.c; ctest sets LD_LIBRARY_PATH): the calls
- * that the library receives, and what happens without the library.
+ * test_cublas.c - the explicit GEMM by cuBLASLt, on doubles of cuBLASLt and of
+ * the driver (fake_cublaslt.c, fake_cuda.c; ctest sets LD_LIBRARY_PATH). Checks
+ * the calls of the library, and what happens without it.
  */
 #include "coords/map.h"
 #include "harness/fake_cublaslt.h"
@@ -15,7 +15,8 @@
 
 static fake_cublaslt *fake;
 
-/* A context on the double of the driver; `library` is the file of cuBLASLt. */
+/* Opens a context on the double of the driver; `library` is the file of
+ * cuBLASLt. */
 static spc_ctx *open_cuda(const char *library)
 {
     setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
@@ -51,7 +52,7 @@ static spc_status create_plan(spc_plan **out, spc_ctx *ctx,
 static const struct {
     const char *layer;
     int type;
-    int64_t columns, depth; /* 64 bytes or a multiple for each offset */
+    int64_t columns, depth; /* depth of an offset: a multiple of 64 bytes */
 } products[] = {
     {"subm,cin=32,cout=48,k=3", 2, 48, 27 * 32},
     {"subm,cin=20,cout=41,k=2,dtype=f32", 0, 41, 8 * 32},
@@ -82,7 +83,7 @@ static void run_open(run *r, const char *layer)
     memset(r, 0, sizeof(*r));
     open_double();
     r->ctx = open_cuda(SPC_TEST_CUBLASLT);
-    ck_assert_int_eq(fake->handles, 0); /* not opened yet */
+    ck_assert_int_eq(fake->handles, 0); /* the library is not opened yet */
     assert_ok(spc_conv_parse(&r->conv, layer, &error), error.text);
     assert_ok(spc_scene_load(&r->scene, "gen:uniform,n=90,extent=7", &error),
               error.text);
@@ -127,7 +128,7 @@ START_TEST(a_plan_multiplies_its_matrix_by_all_weights)
     ck_assert_int_eq(fake->depth, products[_i].depth);
     ck_assert_ptr_eq(fake->matrix, r.memory[3]);
     ck_assert_ptr_eq(fake->weights, r.memory[2]);
-    /* Matrix and result fill the workspace. */
+    /* The matrix and the result fill the workspace. */
     ck_assert_ptr_eq((char *)fake->result + 4 * fake->rows * fake->columns,
                      (char *)r.memory[3] +
                          spc_plan_workspace_bytes(r.plan, r.map));
@@ -163,7 +164,7 @@ START_TEST(a_default_asks_for_no_library)
               spc_ctx_error(ctx));
     assert_ok(spc_plan_create(&plan, ctx, &r.conv, map, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    ck_assert_int_eq(fake->handles, 1); /* the handle of the other plan */
+    ck_assert_int_eq(fake->handles, 1); /* shared with the other plan */
     spc_plan_free(plan);
     spc_map_free(map);
     spc_ctx_free(ctx);
@@ -182,8 +183,7 @@ static void note_library(const spc_trial *trial, void *payload)
         ++*refused;
 }
 
-/* A file that does not exist; one that lacks the functions; one that does not
- * start. */
+/* The library is missing, lacks the functions, or fails to start. */
 START_TEST(without_the_library_its_candidate_is_not_offered)
 {
     static const char *const libraries[] = {"/nonexistent/libcublasLt.so",

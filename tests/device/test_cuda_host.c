@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cuda_host.c - the host code of the cuda device, on a double of the
- * driver (fake_cuda.c): the calls of the driver, their order, and the handling
+ * driver (fake_cuda.c). Checks the driver calls, their order, and the handling
  * of their errors.
  *
- * Needs LD_LIBRARY_PATH to name the double's folder, as ctest sets it.
+ * ctest sets LD_LIBRARY_PATH to the double's folder.
  */
 #include "harness/fake_cuda.h"
 
@@ -27,7 +27,7 @@
 
 #define TEMPLATES SPC_TEST_DATA "/templates/cuda_host"
 #define LAYER "subm,cin=4,cout=8,dtype=f32"
-#define SORTED LAYER ",bias=1" /* its template's default sorts the rows */
+#define SORTED LAYER ",bias=1" /* the default configuration sorts its rows */
 
 static spc_error error;
 static fake_cuda *fake;
@@ -61,7 +61,7 @@ void *__wrap_dlsym(void *handle, const char *name)
 
 static char folder[300], database[400];
 
-/* The test loads the driver itself as well, independently of the code under
+/* Loads the double for the test itself, independently of the code under
  * test. */
 static void set_up(void)
 {
@@ -84,7 +84,8 @@ static void tear_down(void)
     spc__temp_dir_remove(folder);
 }
 
-/* No object of the driver is left, and no context had to free any. */
+/* Checks that no object of the driver is left, and that no context had to free
+ * any. */
 static void assert_all_freed(void)
 {
     const fake_live none = {0};
@@ -118,9 +119,9 @@ static spc_status try_open(spc_ctx **out, const char *device)
     return spc_ctx_create(out, &options, &error);
 }
 
-/* ---- the steps of a caller ----------------------------------------------- */
+/* ---- the calls of a host application ------------------------------------- */
 
-/* What step_open gives to the context; its functions are NULL: no hook. */
+/* The hook that step_open gives to the context. NULL functions mean no hook. */
 static spc_memory_hook hook;
 
 typedef struct life {
@@ -132,7 +133,7 @@ typedef struct life {
     spc_map *map, *other;
     spc_plan *plan;
     void *coords, *in, *out, *weights, *packed, *bias, *workspace;
-    int32_t *index; /* result of spc_map_download */
+    int32_t *index; /* filled by spc_map_download */
     char text[1024];
 } life;
 
@@ -261,7 +262,7 @@ static spc_status step_copy_out(life *l)
     return status;
 }
 
-/* No kernel has filled the map, so its order is written here. */
+/* Writes the map's order first, as the double runs no kernel. */
 static spc_status step_download(life *l)
 {
     for (int i = 0; i < l->rows; i++)
@@ -329,7 +330,7 @@ static void run_steps(life *l, int count)
     }
 }
 
-/* Stores the compiled code that the steps need, so that they need no Lua. */
+/* Stores the compiled code that the steps need, so that they do not run Lua. */
 static void fill_database(const char *layer)
 {
     life l;
@@ -349,7 +350,7 @@ START_TEST(without_a_driver_there_is_no_device)
     expect_failure(try_open(&ctx, "cuda"), SPC_ENODEVICE,
                    "libcuda.so.1 cannot be opened");
     ck_assert_ptr_null(ctx);
-    ck_assert_int_eq(try_open(&ctx, NULL), SPC_OK); /* the cpu */
+    ck_assert_int_eq(try_open(&ctx, NULL), SPC_OK); /* opens the cpu */
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -386,7 +387,7 @@ START_TEST(a_driver_that_is_too_old_for_its_gpu_is_an_error)
         expect_failure(try_open(&ctx, NULL), SPC_EDEVICE,
                        "is there but cannot be used");
     fake->devices = 0;
-    assert_ok(try_open(&ctx, NULL), error.text); /* the cpu */
+    assert_ok(try_open(&ctx, NULL), error.text); /* opens the cpu */
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -402,7 +403,7 @@ START_TEST(a_driver_without_devices_is_no_device)
     fake->fail_with = FAKE_NO_DEVICE;
     expect_failure(try_open(&ctx, "cuda"), SPC_ENODEVICE,
                    "CUDA_ERROR_NO_DEVICE (100): no device is detected");
-    ck_assert_int_eq(spc_devices_list(&info, 1), 2); /* cpu and sim */
+    ck_assert_int_eq(spc_devices_list(&info, 1), 2); /* cpu and sim remain */
     assert_says(info.id, "cpu");
 }
 END_TEST
@@ -424,7 +425,7 @@ static const struct {
     {FAKE_DevicePrimaryCtxRetain, FAKE_INVALID_DEVICE, SPC_EDEVICE,
      "CUDA_ERROR_INVALID_DEVICE"},
     {FAKE_DevicePrimaryCtxRetain, FAKE_NO_DEVICE, SPC_EDEVICE,
-     "CUDA_ERROR_NO_DEVICE"}, /* the device was counted */
+     "CUDA_ERROR_NO_DEVICE"}, /* although one was counted */
     {FAKE_CtxGetCurrent, FAKE_UNAVAILABLE, SPC_EDEVICE,
      "CUDA_ERROR_DEVICE_UNAVAILABLE"},
     {FAKE_DeviceGet, FAKE_ECC_UNCORRECTABLE, SPC_EDEVICE,
@@ -559,7 +560,7 @@ START_TEST(a_device_that_does_not_say_what_it_is_is_not_opened)
     assert_says(error.text, facts_needed[_i].says);
     ck_assert_ptr_null(ctx);
     assert_all_freed();
-    /* The list may be short, never wrong. */
+    /* The list may lack devices, but each entry must be right. */
     memset(list, 'x', sizeof(list));
     int count = spc_devices_list(list, LENGTH(list));
     for (int i = 0; i < count; i++)
@@ -589,8 +590,8 @@ END_TEST
 
 /* ---- contexts ------------------------------------------------------------ */
 
-/* The state of the calling thread: the current context, and the number of
- * contexts under it. */
+/* Checks the calling thread's current context, and the number of contexts below
+ * it on the stack. */
 static void assert_current(CUcontext wanted, int depth, const char *after)
 {
     CUcontext current = NULL;
@@ -638,7 +639,7 @@ START_TEST(a_context_of_the_caller_is_used_and_left_as_it_was)
 END_TEST
 
 /*
- * The application that made the context current may change it before the call.
+ * Between calls, the application may make another context current.
  */
 START_TEST(a_context_of_the_caller_is_made_current_where_it_is_not)
 {
@@ -662,8 +663,8 @@ START_TEST(a_context_of_the_caller_is_made_current_where_it_is_not)
 }
 END_TEST
 
-/* Like an application that uses the runtime's API and ends its use of the
- * device earlier. */
+/* Acts like an application that uses the CUDA runtime API and releases the
+ * device before libspc does. */
 START_TEST(a_primary_context_of_the_caller_is_held)
 {
     CUcontext mine, popped;
@@ -737,7 +738,7 @@ START_TEST(without_an_ordinal_the_device_of_the_callers_context_is_meant)
 }
 END_TEST
 
-/* A context other than the caller's would lack its memory and streams. */
+/* Any other context would lack the caller's memory and streams. */
 START_TEST(a_context_that_cannot_be_asked_about_is_not_replaced)
 {
     static const int calls[] = {FAKE_CtxGetCurrent, FAKE_CtxGetDevice};
@@ -757,8 +758,8 @@ END_TEST
 /* ---- every call fails once ----------------------------------------------- */
 
 /*
- * Calls whose failure does not affect the result: information for humans,
- * hints, code that is compiled when it cannot be loaded, and calls that free.
+ * Calls whose failure does not affect the result: they give information for
+ * humans or hints, load code that can also be compiled, or free something.
  */
 static bool may_pass_over(int call)
 {
@@ -788,7 +789,8 @@ static const struct failing {
     {SORTED, true, FAKE_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
 };
 
-/* The step fails with the injected error, and the next try succeeds. */
+/* Checks that the step fails with the injected error. The next try must
+ * succeed. */
 static void try_step(life *l, const step *at, const struct failing *f)
 {
     bool before = fake->failed >= 0;
@@ -809,7 +811,8 @@ static void try_step(life *l, const step *at, const struct failing *f)
                   fake_symbols[fake->failed], sentence(l));
 }
 
-/* Stages of a launch that fills a set or a map (index_abi.h). */
+/* Returns the stages of a launch that fills a set or a map (index_abi.h), else
+ * 0. */
 static int stages(const fake_launch *at)
 {
     const spc_index_args *args = &at->args.index;
@@ -838,7 +841,8 @@ static int count_like(const fake_launch *wanted, const fake_launch *among,
     return like;
 }
 
-/* After a failure some kernels are launched again, but none is missing. */
+/* Checks that no kernel is missing. After a failure some may be launched
+ * twice. */
 static void expect_launches(const fake_launch *wanted, int count)
 {
     ck_assert_int_lt(fake->launches, FAKE_LAUNCHES);
@@ -851,7 +855,8 @@ static void expect_launches(const fake_launch *wanted, int count)
                       wanted[i].kernel, stages(&wanted[i]));
 }
 
-/* The launches without failures, which must also be found after a failure. */
+/* Lists the launches of a run without failures. They must also occur if a call
+ * fails. */
 static int all_well(fake_launch *out, const struct failing *f)
 {
     life l;
@@ -883,7 +888,7 @@ static bool fail_one(const struct failing *f, int number, CUcontext context,
     expect_launches(wanted, count);
     life_end(&l);
     ck_assert_int_eq(fake->context_depth(), depth);
-    /* Without its context, memory can only be freed when the context ends. */
+    /* If the push fails, memory is freed only at the end of its context. */
     if (fake->failed == FAKE_CtxPushCurrent && fake->reclaimed == 1)
         fake->reclaimed = 0;
     assert_all_freed();
@@ -907,12 +912,12 @@ START_TEST(when_any_call_of_the_driver_fails_once_the_next_try_succeeds)
 }
 END_TEST
 
-/* Like a GPU that has been lost. */
+/* Acts like a GPU that has been lost. */
 START_TEST(when_all_calls_of_a_kind_fail_nothing_is_left)
 {
     life l;
 
-    if (_i == FAKE_CtxPushCurrent) /* see above */
+    if (_i == FAKE_CtxPushCurrent) /* see the test above */
         return;
     fill_database(SORTED);
     life_begin(&l, SORTED, "gen:uniform,n=300,extent=9");
@@ -931,11 +936,11 @@ END_TEST
 /* ---- memory from the caller ---------------------------------------------- */
 
 typedef struct hooked {
-    int calls, fail; /* the number of the allocation that fails; 0: none */
+    int calls, fail; /* which allocation fails; 0: none */
     size_t live_bytes;
 } hooked;
 
-/* The double of the driver knows its own memory alone. */
+/* Allocates from the double, which accepts only its own memory. */
 static void *hook_alloc(size_t bytes, void *stream, void *payload)
 {
     hooked *h = payload;
@@ -957,7 +962,7 @@ static void hook_free(void *memory, size_t bytes, void *stream, void *payload)
     api.MemFree((CUdeviceptr)(uintptr_t)memory);
 }
 
-/* The waits that freeing one block costs. */
+/* Returns how often freeing one block waits. */
 static int waits_of_free(bool ordered, hooked *h)
 {
     spc_ctx *ctx;
@@ -988,7 +993,8 @@ START_TEST(freeing_waits_unless_the_hook_is_ordered)
 }
 END_TEST
 
-/* Each time another allocation fails; the next try of the step succeeds. */
+/* In each round another allocation fails. The next try of the step must
+ * succeed. */
 START_TEST(all_memory_comes_from_the_hook_and_goes_back_to_it)
 {
     int number = 0, calls = 0;
@@ -1026,8 +1032,8 @@ END_TEST
 
 /* ---- after fork() -------------------------------------------------------- */
 
-/* In the child: 0, or the number of the check that failed. No call may reach
- * the driver, whose double would answer. */
+/* Runs in the child. Returns 0, or the number of the failed check. No call may
+ * reach the driver; its double would accept it. */
 static int use_after_fork(life *l)
 {
     int calls = fake->calls;
@@ -1075,10 +1081,10 @@ static const struct variant {
     bool pdl, clear;
     const char *order;
     unsigned cluster;
-    bool sums; /* a second kernel adds what blocks left in the workspace */
+    bool sums; /* a second kernel adds the blocks' partial sums */
 } variants[] = {
-    /* 40000 rows are 625 tiles, two for each block; two blocks for each
-     * multiprocessor. */
+    /* 40000 rows are 625 tiles. A block gets two tiles, or a multiprocessor two
+     * blocks. */
     {"order=none,grid=tiles,pdl=0,clear=0,cluster=1", 313, false, false, "none",
      0, false},
     {"order=gray,grid=tiles,pdl=1,clear=0,cluster=4", 313 * 4, true, false,
@@ -1134,8 +1140,7 @@ static void expect_args(const life *l, const struct variant *v,
 static void expect_calls(const int before[FAKE_CALLS], const struct variant *v)
 {
     int allowed[FAKE_CALLS] = {
-        [FAKE_CtxGetCurrent] =
-            2, /* clearing and launching, or launching twice */
+        [FAKE_CtxGetCurrent] = 2, /* clear and launch, or launch twice */
         [FAKE_CtxPushCurrent] = 2,
         [FAKE_CtxPopCurrent] = 2,
         [FAKE_LaunchKernelEx] = 1 + v->sums,
@@ -1332,7 +1337,7 @@ START_TEST(packing_is_told_the_strides_of_the_weights)
 }
 END_TEST
 
-/* The grid barrier in the kernel needs every block to be resident. */
+/* The kernel has a grid barrier, so every block must be resident. */
 START_TEST(a_map_is_built_by_one_cooperative_launch)
 {
     life l;
@@ -1352,7 +1357,7 @@ START_TEST(a_map_is_built_by_one_cooperative_launch)
 }
 END_TEST
 
-/* The memory that the kernel needs cleared is cleared on the default stream. */
+/* The default stream clears the memory that the kernel needs zeroed. */
 START_TEST(a_map_is_built_on_the_stream_that_was_given)
 {
     life l;
@@ -1389,8 +1394,8 @@ static void fill_on(life *l, spc_coords **set, CUstream stream)
               spc_ctx_error(l->ctx));
 }
 
-/* Launches on the default stream, from number `from` on, that may read
- * unfinished results. */
+/* Counts the launches on the default stream, from number `from` on, that may
+ * read unfinished results. */
 static int count_hasty(int from)
 {
     int count = 0;
@@ -1401,7 +1406,7 @@ static int count_hasty(int from)
     return count;
 }
 
-/* All functions that read a map or set without a stream argument. */
+/* Calls all functions that read a map or set without a stream argument. */
 START_TEST(what_reads_a_map_waits_for_the_stream_that_fills_it)
 {
     static int32_t index[27 * 300];
@@ -1444,7 +1449,7 @@ static const struct {
      "row 17: its y is outside"},
     {SPC_INDEX_DUPLICATE_ROW, 299, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
      "have the same coordinate"},
-    /* There is no such row, so the sentence omits its voxel. */
+    /* There is no row 300, so the message omits its voxel. */
     {SPC_INDEX_DUPLICATE_ROW, 300, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
      "with the coordinate of an earlier row"},
 };
@@ -1464,7 +1469,7 @@ START_TEST(what_building_a_map_reports_is_read)
 }
 END_TEST
 
-/* A stream of the caller need not wait for the default stream. */
+/* The caller's stream need not wait for the default stream. */
 START_TEST(what_creating_enqueues_is_done_when_it_returns)
 {
     life l;
@@ -1537,7 +1542,8 @@ static spc_status measure(measured *m, bool cold, double limit_s,
                                                spc__error_of(m->life->ctx));
 }
 
-/* All that executing needs. By the double's clock a run takes 10 us. */
+/* Makes everything that execution needs. By the double's clock a run takes 10
+ * us. */
 static void measured_begin(life *l)
 {
     fake->l2_bytes = 1 << 20;
@@ -1565,7 +1571,7 @@ START_TEST(a_warm_run_is_a_share_of_a_replayed_graph)
     for (int i = 0; i < count; i++)
         ck_assert_msg(samples[i] > 9.99 && samples[i] < 10.01, "%g us",
                       samples[i]);
-    /* Two single runs, then a millisecond's worth of runs in the graph. */
+    /* Two single runs, then 100 runs of 10 us in the graph. */
     ck_assert_int_eq(m.runs, 2 + 100);
     ck_assert(last_launch()->captured);
     ck_assert_int_eq(fake->count[FAKE_GraphLaunch] - before[FAKE_GraphLaunch],
@@ -1589,7 +1595,7 @@ START_TEST(a_cold_run_follows_a_flush_of_four_times_the_cache)
     assert_ok(measure(&m, true, 0, samples, &count), spc_ctx_error(l.ctx));
     ck_assert_int_eq(count, 5);
     ck_assert_int_eq(m.runs, 2 + 1 + 5);
-    /* The template's own clearing is part of each run. */
+    /* Each run includes the clearing that the template requests. */
     ck_assert_int_eq(fake->count[FAKE_MemsetD8Async] - flushed, 8 + 6);
     ck_assert_uint_eq(fake->bytes_set, 8 * 300 * 8 * 4 + 6 * (4 << 20));
     ck_assert(live_as(&live));
@@ -1610,7 +1616,7 @@ START_TEST(a_run_that_never_ends_is_given_up)
     ck_assert_int_eq(measure(&m, true, 0.02, samples, &count), SPC_ETIMEOUT);
     assert_says(spc_ctx_error(l.ctx), "did not end within the limit of 0.02 s");
     ck_assert_int_eq(count, 0);
-    /* Freeing would wait for the kernel. */
+    /* Freeing memory would wait for the kernel. */
     ck_assert_int_eq(fake->count[FAKE_MemFree], freed);
     ck_assert_int_eq(fake->context_depth(), 0);
     life_end(&l);
@@ -1625,7 +1631,8 @@ START_TEST(a_run_that_is_refused_ends_the_measurement_with_its_sentence)
 
     measured_begin(&l);
     fake_live live = fake->live;
-    /* A single run, the first of the graph, one in the middle of it. */
+    /* A single run fails, then the first run of the graph, then one in its
+     * middle. */
     static const int refused[] = {1, 3, 50};
     for (int i = 0; i < LENGTH(refused); i++) {
         measured m = {&l, 0, refused[i]};
@@ -1649,7 +1656,7 @@ START_TEST(when_any_call_fails_a_measurement_says_so_and_leaves_nothing)
     life l;
 
     measured_begin(&l);
-    fake->launch_us = 100; /* few runs in a graph */
+    fake->launch_us = 100; /* so that the graph has few runs */
     fake_live live = fake->live;
     do {
         measured m = {&l, 0, 0};
@@ -1690,12 +1697,12 @@ START_TEST(the_devices_figures_come_from_the_events_clock)
     assert_ok(spc_ctx_device(&info, l.ctx), spc_ctx_error(l.ctx));
     ck_assert_msg(info.launch_us > 399 && info.launch_us < 401, "%g us",
                   info.launch_us);
-    /* Kernels of the double do nothing, so the measured rates are 0. */
+    /* Kernels of the double do nothing, so measured rates are 0. */
     ck_assert_double_eq(info.memory.copy_gbps, 0);
     ck_assert_double_eq(info.f16_tflops, 0);
     life_end(&l);
     assert_all_freed();
-    /* The next context finds them in the database. */
+    /* The next context finds the rates in the database. */
     life_begin(&l, LAYER, "gen:uniform,n=30");
     run_steps(&l, 1);
     assert_ok(spc_ctx_device(&info, l.ctx), spc_ctx_error(l.ctx));
@@ -1740,7 +1747,7 @@ static void add_devices(Suite *suite)
     tcase_add_loop_test(t, a_driver_that_lacks_a_symbol_is_too_old, 0,
                         FAKE_CALLS);
     tcase_add_loop_test(t, a_driver_that_is_too_old_for_its_gpu_is_an_error, 0,
-                        6); /* each opens a context of the cpu device */
+                        6); /* few, as each opens the cpu device */
     tcase_add_test(t, a_driver_without_devices_is_no_device);
     tcase_add_loop_test(
         t, a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for, 0,

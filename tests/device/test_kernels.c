@@ -4,11 +4,10 @@
  * and inverse layers, kernels without a centre, rows without an input, tables
  * with capacity for more tiles than exist.
  *
- * Data are small integers, so that a result is either exact or wrong. The
- * expected results are computed here, by loops over the definition. Every
- * launch is made twice, over different poisons, because a second launch over
- * the first result would hide a row that is not written. The workspace of a
- * kernel is poisoned as well.
+ * Data are small integers, so a result is either exact or wrong. The expected
+ * results are computed here, by loops over the definition. Every launch is
+ * repeated over another poison: over the first result, the second launch would
+ * hide rows that are never written. Workspaces are poisoned too.
  */
 #include "harness/kernel_harness.h"
 
@@ -26,7 +25,7 @@ static harness r;
 
 /* ---- expected results ---------------------------------------------------- */
 
-/* Sums of integers, exact in double. KRSC weights. */
+/* Computes sums of integers, which double holds exactly. Weights are KRSC. */
 static double sum_of(const spc_conv *conv, const relation *rel,
                      const harness_data *data, int row, int co)
 {
@@ -68,7 +67,7 @@ typedef struct trial {
     const harness_data *data;
     const float *want;
     spc__attrs config;
-    int capacity; /* capacity of a map in rows; 0: unlimited */
+    int capacity; /* capacity of the map in rows; 0: unlimited */
 } trial;
 
 static void compare(const trial *t, const unsigned char *out, const char *where)
@@ -97,7 +96,8 @@ static void check_fence(const trial *t, const unsigned char *end, int poison,
                       t->template_name, where);
 }
 
-/* With `blocks` instead of the device's own number, if the grid allows it. */
+/* Launches a kernel and compares. A persistent kernel gets `blocks` blocks
+ * instead of the device's own number. */
 static void launch_over(const trial *t, const harness_kernel *kernel,
                         const layout *map, int poison, unsigned blocks,
                         const char *where)
@@ -112,7 +112,7 @@ static void launch_over(const trial *t, const harness_kernel *kernel,
     blocks *= run.launch.cluster;
     if (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x)
         run.launch.grid_x = blocks;
-    if (strcmp(grid, "steps") == 0) /* more blocks than work */
+    if (strcmp(grid, "steps") == 0) /* more blocks than tiles */
         run.launch.grid_x = blocks < 11 ? blocks : 11;
     size_t work_bytes = harness_workspace_bytes(&run);
     unsigned char *work = harness_allocate(work_bytes + FENCE, 1);
@@ -121,7 +121,7 @@ static void launch_over(const trial *t, const harness_kernel *kernel,
     memset(memory, poison, bytes + 2 * FENCE);
     if (spc__attrs_number(&kernel->launch, "clear", 0) != 0)
         memset(memory + FENCE, 0, bytes);
-    if (map->view.tiles > 0) /* else there is nothing to launch */
+    if (map->view.tiles > 0) /* else nothing is launched */
         assert_ok(harness_enqueue(&run, NULL));
     compare(t, memory + FENCE, where);
     check_fence(t, memory, poison, where);
@@ -189,7 +189,7 @@ static const layer layers[] = {
     {"inverse,cin=12,cout=24,k=2,stride=3,rule=floor,dtype=f32,bias=1", 300,
      12},
     {"inverse,cin=32,cout=32,k=2,stride=3,rule=floor,dtype=tf32", 300, 12},
-    /* Masks of 4 and of 11 words, some of them 0. */
+    /* Masks have 4 and 11 words, some of which are 0. */
     {"conv,cin=16,cout=16,k=5,rule=floor", 150, 0},
     {"conv,cin=8,cout=32,k=7,rule=floor", 90, 0},
     {"conv,cin=4,cout=8,k=7,rule=floor,dtype=f32,bias=1", 90, 0},
@@ -197,18 +197,18 @@ static const layer layers[] = {
     {"conv,cin=32,cout=32,k=3,rule=floor", -1, 0},
     {"conv,cin=32,cout=32,k=2,stride=2,rule=floor,bias=1", 1, 2},
     {"conv,cin=32,cout=32,k=3,rule=floor,bias=1", -2, 0},
-    /* The map with a centre is another kernel. */
+    /* Maps with a centre use another kernel. */
     {"subm,cin=32,cout=32,k=3,bias=1", 300, 9},
     {"subm,cin=128,cout=96,k=2", 150, 8},
-    /* Rows that begin and end inside words; at words; at pairs of words. */
+    /* Rows begin and end inside words, at words, and at pairs of words. */
     {"subm,cin=81,cout=61,k=3,bias=1", 70, 7},
     {"conv,cin=20,cout=37,k=2,stride=2,rule=floor", 150, 9},
     {"subm,cin=45,cout=18,k=2,dtype=f32,bias=1", 60, 7},
-    /* Groups of any size, and of one channel. */
+    /* Groups have several channels, or one. */
     {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
     {"subm,cin=64,cout=64,groups=64,k=3,bias=1", 300, 9},
-    /* Two groups in a part, and all of them; short rows and long rows. */
+    /* A part holds two groups, or all of them. Rows are short or long. */
     {"subm,cin=64,cout=96,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=36,cout=12,groups=3,k=2,stride=2,rule=floor,dtype=tf32", 150, 9},
     {"conv,cin=24,cout=24,groups=24,k=3,stride=2,padding=1,rule=footprint", 300,
@@ -221,7 +221,8 @@ static const layer layers[] = {
     {"subm,cin=5,cout=5,groups=5,k=3", 60, 7},
 };
 
-/* A table of density 1 % has tiles whose last words are 0. */
+/* Makes the relation of a layer. Random tables of density 1 % have tiles whose
+ * last mask words are 0. */
 static void make_relation(relation *rel, const spc_conv *conv, const layer *l)
 {
     if (l->rows == -1)
@@ -234,8 +235,8 @@ static void make_relation(relation *rel, const spc_conv *conv, const layer *l)
         relation_of_layer(rel, conv, l->rows, l->extent, 1);
 }
 
-/* Parameters that change the code, in addition to the default. Combinations
- * that the layer or the target refuses are left out. */
+/* Parameter values that change the code, tested in addition to the default.
+ * Combinations that the layer or the target refuses are skipped. */
 static const struct {
     const char *template_name, *values;
 } variants[] = {
@@ -267,8 +268,8 @@ static const struct {
     {"depthwise", "vectors=1,tile=256"},
 };
 
-/* The default with some parameters changed; false if the layer or the target
- * refuses it. */
+/* Changes some parameters of the default. Returns false if the layer or the
+ * target refuses the result. */
 static bool configure(trial *t, const char *name, const char *text)
 {
     spc__template *tpl = spc__library_find(r.library, name);
@@ -324,7 +325,7 @@ static void layer_close(layer_data *d)
 
 enum { FAR_ROWS = 48 * 1000 * 1000 };
 
-/* Memory that is allocated only where it is touched. */
+/* Reserves address space. The system allocates only touched pages. */
 static unsigned char *reserve(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -333,7 +334,7 @@ static unsigned char *reserve(size_t bytes)
     return memory;
 }
 
-/* Moves the relation to rows far after all others. */
+/* Moves the relation's rows far behind all other rows. */
 static void move_away(layout *map)
 {
     int64_t entries = (int64_t)map->view.offsets * map->view.rows_padded;
@@ -380,8 +381,8 @@ static void check_far_rows(const trial *t)
     munmap(out, out_bytes);
 }
 
-/* Every template that accepts the layer, at least `least` of them. With
- * `defaults`, only its default. */
+/* Checks every template that accepts the layer; at least `least` of them must.
+ * With `defaults`, only the default configurations. */
 static void check_layer(const layer *l, const char *device, int least,
                         bool defaults, void (*check)(const trial *t))
 {
@@ -404,20 +405,22 @@ static void check_layer(const layer *l, const char *device, int least,
     layer_close(&d);
 }
 
-/* ---- tiles that several blocks sum in parts ------------------------------ */
+/* ---- tiles that several blocks sum ------------------------------ */
 
 static const struct {
     layer layer;
     const char *template_name, *values;
 } divided[] = {
-    /* No rows; one; one less and one more than a tile of 64; more. */
+    /* The layers have no rows, one row, one row less and one more than a tile
+     * of 64, and more. */
     {{"conv,cin=16,cout=32,k=3,rule=floor", -1, 0}, "os_mma", "split=stream"},
     {{"subm,cin=16,cout=32,k=3", 1, 2}, "os_mma", "split=stream"},
     {{"subm,cin=16,cout=32,k=3", 63, 6}, "os_mma", "split=stream,m=1"},
     {{"subm,cin=16,cout=32,k=3,bias=1", 65, 6}, "os_mma", "split=cluster2,m=1"},
     {{"subm,cin=16,cout=64,k=3", 1000, 14}, "os_mma", "split=stream"},
-    /* Several blocks of input and of output channels; masks of many words, and
-     * tiles with fewer offsets than a cluster has blocks. */
+    /* Layers with several blocks of input and output channels, with masks of
+     * many words, and with tiles that have fewer offsets than a cluster has
+     * blocks. */
     {{"subm,cin=64,cout=192,k=2", 65, 6},
      "os_mma",
      "split=stream,n=96,pieces=1"},
@@ -431,7 +434,7 @@ static const struct {
     {{"conv,cin=16,cout=16,k=7,rule=floor,dtype=tf32", 90, 0},
      "os_mma",
      "split=stream"},
-    /* The same for warpgroups. */
+    /* The same for templates that use warpgroups. */
     {{"subm,cin=128,cout=64,k=3,bias=1", 1, 2},
      "os_wgmma",
      "split=cluster2,groups=2,pieces=1,stages=8"},
@@ -456,7 +459,7 @@ static const struct {
      "split=cluster8"},
 };
 
-/* Entries of the table that are run twice. */
+/* Indices of the table for the tests of repeated bits. */
 enum { STREAM_OF_MANY = 4, CLUSTER_OF_FOUR = 11 };
 
 static void set_schedule(int i)
@@ -489,8 +492,8 @@ START_TEST(a_divided_tile_has_the_sum_of_its_parts)
 }
 END_TEST
 
-/* Stores the result of entry `number` for real data in `out`. Returns its
- * allocated size. */
+/* Stores the result of entry `number` for real data in `out`. Returns the
+ * result's allocated bytes. */
 static size_t run_divided(unsigned char **out, int number, int poison)
 {
     layer_data d;
@@ -522,7 +525,7 @@ static size_t run_divided(unsigned char **out, int number, int poison)
     return bytes;
 }
 
-/* Real numbers, whose sums depend on their order. */
+/* Sums of real numbers depend on their order. */
 START_TEST(a_divided_tile_is_the_same_to_the_bit_in_every_run)
 {
     unsigned char *first, *again;
@@ -616,7 +619,7 @@ START_TEST(every_template_computes_every_relation_on_the_cpu)
 }
 END_TEST
 
-/* The last rows are past 2^31 elements, or bytes. */
+/* The last rows of these layers are beyond 2^31 elements or bytes. */
 static const layer far_layers[] = {
     {"subm,cin=64,cout=64,k=2", 60, 6},
     {"subm,cin=47,cout=45,k=2,dtype=f32", 40, 6},

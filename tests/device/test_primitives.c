@@ -69,7 +69,7 @@ static void forget(void)
     spc__artefact_release(&artefact);
 }
 
-/* ---- a case -------------------------------------------------------------- */
+/* ---- one case ------------------------------------------------------------ */
 
 typedef struct memory {
     void *in, *out, *flags;
@@ -131,8 +131,8 @@ END_TEST
 
 /* ---- kernels that a GPU supports ----------------------------------------- */
 
-/* Bulk copies and matrix products need later architectures; wgmma exists in
- * one. */
+/* True if a GPU of this architecture has the primitive. Bulk copies and matrix
+ * products need later architectures; only one has wgmma. */
 static bool has_kernel(const char *kernel, const spc__attrs *target)
 {
     int64_t sm = spc__attrs_number(target, "sm", 0);
@@ -144,8 +144,8 @@ static bool has_kernel(const char *kernel, const spc__attrs *target)
     return strncmp(kernel, "mma", 3) != 0 || sm >= 80;
 }
 
-/* Adds the kernels that this device supports, and names the others on standard
- * output. Called outside of a test, so it must not assert. */
+/* Adds the kernels that this device supports, and prints the names of the
+ * others. It runs outside of tests, so it must not assert. */
 static spc_status add_cases(TCase *tcase)
 {
     spc__device_options options = {.threads = 2};

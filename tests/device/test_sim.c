@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_sim.c - the emulation of CUDA: primitives against their definitions,
- * schedules, and broken kernels. test_primitives.c compares it with a GPU.
+ * test_sim.c - the emulation of CUDA: primitives compared with their
+ * definitions, schedules, and broken kernels. test_primitives.c compares it
+ * with a GPU.
  */
 #include "harness/sim_harness.h"
 
@@ -46,7 +47,8 @@ typedef struct harness {
 enum { WORDS = 1 << 16 };
 
 /*
- * The memory is exactly WORDS long, so that accesses past its end are detected.
+ * The memory has exactly WORDS words, so that accesses past its end are
+ * detected.
  */
 static void harness_open(harness *r, const char *schedule, const char *async,
                          int threads, const char *template_name,
@@ -149,7 +151,7 @@ static void expect_atomics(const uint32_t *in, uint32_t *out)
     }
 }
 
-/* Independent of the arithmetic in base/dtype.h. NaNs are those of the device:
+/* Converts without the code of base/dtype.h. The NaNs are those of a GPU:
  * 0x7fff as binary16, 0x7fffffff as fp32, 0x7fffe000 as tf32. */
 static uint32_t single_of(uint16_t bits)
 {
@@ -207,7 +209,7 @@ static void expect_moves(const uint32_t *in, uint32_t *out)
         out[224 + l] = in[l];
         memcpy(out + 4 * l, in + 4 * (l ^ 1), 16);
         for (int i = 0; i < 4; i++) {
-            /* Lane 8i + r passed row 31 - (8i + r) as row r of matrix i. */
+            /* Lane 8i + r passes row 31 - (8i + r) as row r of matrix i. */
             int row = 31 - (8 * i + g);
             out[256 + 32 * i + l] = in[4 * row + t];
             out[384 + 32 * i + l] = element(in, 8 * i + 2 * t, g) |
@@ -271,7 +273,8 @@ static void expect_mma(const uint32_t *in, uint32_t *out, int f16)
         }
 }
 
-/* B's image, by the strides that primitives.cuh uses for each size. */
+/* Returns the position of an element of B, by the strides that primitives.cuh
+ * uses for each size. */
 static int image_byte(int tf32, int size, int per_core, int k, int n)
 {
     static const int by_n_first[] = {32, 64, 128, 256};
@@ -293,7 +296,7 @@ static double image_element(const uint32_t *image, int f16, int size, int k,
     return spc__half_to_float((uint16_t)(word >> 8 * (byte % 4)));
 }
 
-/* The same if core matrices are 8 rows of k by 8 columns. */
+/* The position if core matrices are 8 rows of k by 8 columns. */
 static double rows_element(const uint32_t *image, bool k_first, int size, int k,
                            int n)
 {
@@ -302,7 +305,7 @@ static double rows_element(const uint32_t *image, bool k_first, int size, int k,
     return spc__half_to_float((uint16_t)(image[byte / 4] >> 8 * (byte % 4)));
 }
 
-/* The same in rows of 64 columns with swizzle. */
+/* The position in swizzled rows of 64 columns. */
 static double swizzled_element(const uint32_t *image, int k, int n)
 {
     int byte = n / 64 * 2048 + k * 128 + (n / 8 % 8 ^ k % 8) * 16 + n % 8 * 2;
@@ -391,7 +394,7 @@ static void expect_wgmma_i8(const uint32_t *in, uint32_t *out, int size)
         }
 }
 
-/* cvt.rni.sat.s8.f32: NaN is 0. */
+/* Converts like cvt.rni.sat.s8.f32: NaN becomes 0. */
 static int byte_of(uint32_t bits)
 {
     double v = nearbyint((double)as_float(bits));
@@ -512,7 +515,7 @@ static const char *const asyncs[] = {"eager", "deferred"};
 static const struct whole {
     const char *kernel;
     spc__launch geometry;
-    int words; /* of the result */
+    int words; /* words of the result */
 } wholes[] = {
     {"rotate", {3, 1, 128, 512, false, false, 0}, 384},
     {"rotate", {1, 1, 1024, 4096, false, false, 0}, 1024},
@@ -567,7 +570,7 @@ static void expect_meeting(const harness *r, int n, unsigned *out)
     }
 }
 
-/* Three rounds of sums over the blocks of each cluster of four. */
+/* Each cluster of four blocks adds up its blocks' numbers in three rounds. */
 static void expect_cluster(const harness *r, int n, unsigned *out)
 {
     static unsigned last[WORDS];
@@ -582,7 +585,7 @@ static void expect_cluster(const harness *r, int n, unsigned *out)
     }
 }
 
-/* Words that differ from the expected result. */
+/* Counts the words that differ from the expected result. */
 static int count_wrong(const harness *r, const struct whole *w)
 {
     static unsigned values[WORDS];
@@ -652,13 +655,13 @@ static char *run_in_child(void (*body)(int i), int i, int *status)
     return spc__buf_detach(&text);
 }
 
-/* A bug that shows in the result of some schedule, as a deadlock, or, if it is
- * one between threads, as a race. */
+/* A bug shows in the result of some schedule or as a deadlock. A bug between
+ * threads shows as a race. */
 static const struct wrong {
     const char *bug;
     int whole;
-    bool only_deferred; /* eager copies hide it */
-    bool only_race;     /* none of the schedules shows it */
+    bool only_deferred; /* the bug needs late copies to show */
+    bool only_race;     /* no schedule shows the bug */
     bool race;
 } wrongs[] = {
     {"no_barrier", 0, false, false, true},
@@ -673,7 +676,7 @@ static const struct wrong {
     {"skips_phase", 9, false, false, false},
 };
 
-/* The number of schedules under which the result is wrong. */
+/* Counts the schedules under which the result is wrong. */
 static int wrong_results(const struct wrong *b, const char *async)
 {
     const struct whole *w = &wholes[b->whole];
@@ -696,7 +699,7 @@ static void report_wrong(int i)
     fprintf(stderr, "eager %d deferred %d\n", eager, deferred);
 }
 
-/* The line of the template with "races:" and the bug's name. */
+/* Finds the line of the template with "races:" and the bug's name. */
 static int racing_line(const char *bug)
 {
     char line[256];
@@ -776,7 +779,7 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
         assert_says("kernel 'misuse'");
         for (int i = 0; i < 3; i++)
             assert_says(m->says[i]);
-        /* The device still works. */
+        /* The device must still work. */
         assert_ok(launch(&r, "rotate", &geometry, 0));
         ck_assert_int_eq(count_wrong(&r, &wholes[0]) > 256, 0);
         harness_close(&r);
@@ -797,10 +800,10 @@ static void run_ahead(int schedule)
 }
 
 /*
- * In most schedules the waits are over before the next phase ends. If it ends
- * first, the wait itself finds that the barrier is ahead. The next copy is also
- * a race with the reads of the last, which ThreadSanitizer reports before the
- * kernel is stopped; hence the process of its own.
+ * In most schedules each wait is over before the next phase ends. If the phase
+ * ends first, the wait itself finds that the barrier is ahead. The next copy
+ * also races with the reads of the last one. ThreadSanitizer reports that
+ * before the kernel is stopped, so the kernel runs in a child process.
  */
 START_TEST(a_phase_that_may_end_before_a_wait_for_the_last_is_named)
 {
@@ -1033,8 +1036,8 @@ START_TEST(many_blocks_run_in_one_launch)
 }
 END_TEST
 
-/* The bound allows for ucontext on a busy machine. This implementation takes 10
- * ns. */
+/* A switch takes 10 ns. The bound also allows for an implementation by ucontext
+ * on a busy machine. */
 START_TEST(a_switch_takes_tens_of_nanoseconds)
 {
     harness r;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_stream.c - which worker gets which tile, and its steps: the streams of
- * the kernels, on the emulation, over generated tables of tiles.
+ * test_stream.c - how the kernels' streams distribute tiles among workers,
+ * tested on the emulation with random tables of tiles.
  *
- * A tile that is computed twice leaves no trace in the output of a convolution,
- * nor does a tile computed by the wrong worker. Here workers record their
- * steps, which must be those of every tile once. The load of each worker is
- * compared with a plain implementation of the same rule.
+ * The output of a convolution does not show that a tile was computed twice or
+ * by the wrong worker. Here workers record their steps, and the records must
+ * have every step of every tile once. The load of each worker is compared with
+ * a plain implementation of the same rule.
  *
  * Tables are random. A message names the seed; `test_stream SEED` uses another
  * one.
@@ -28,8 +28,8 @@ enum {
     SHARE_TILES = 30, /* SPC_SHARE_TILES */
 };
 
-/* Numbers of trials: of each kernel size; of stream ends, out of 13; the most
- * for a block. */
+/* How many trials run: for each kernel size; of the 13 stream ends; at most for
+ * a block. */
 #if defined(__SANITIZE_THREAD__)
 enum { TRIALS = 1, LONG_TRIALS = 1, ENDS = 3, WARPS = 8 };
 #else
@@ -42,17 +42,17 @@ static const int kernel_sizes[] = {1, 8, 27, 32, 33, 125, 343};
 
 /* ---- tables of tiles --------------------------------------------------- */
 
-/* The distribution of the numbers of offsets of tiles. */
+/* How the numbers of offsets of tiles are distributed. */
 enum style { SPREAD, CLOSE, FULL, FEW_DEAR, STYLES };
 static const char *const style_names[] = {"spread", "close", "full",
                                           "few dear"};
 
 typedef struct table {
-    spc_map_view view; /* has capacity for more tiles than exist */
+    spc_map_view view; /* the table has capacity for more tiles */
     int tiles;
-    int *cost; /* steps of the t-th tile in the order; falling */
+    int *cost; /* steps of the t-th tile in the order, descending */
     int *rank; /* rank of each tile in the order */
-    int steps; /* steps of all tiles */
+    int steps; /* sum over all tiles */
 } table;
 
 static void *allocate(size_t count, size_t bytes)
@@ -62,7 +62,7 @@ static void *allocate(size_t count, size_t bytes)
     return memory;
 }
 
-/* The share of its offsets that a tile has. */
+/* Returns the share of the offsets that tile `t` has. */
 static double density(spc__random *random, enum style style, int tile)
 {
     switch (style) {
@@ -83,8 +83,8 @@ static bool has_offset(const table *t, int rank, int offset)
     return word >> offset % 32 & 1;
 }
 
-/* Ranks by falling cost; of equal ones the first tile is first. `begin` as in
- * spc_abi.h. A tile without an offset still has a step. */
+/* Orders tiles by descending cost, equal ones by number, and fills `begin` as
+ * in spc_abi.h. A tile without offsets still has one step. */
 static void sort_tiles(table *t, int *order, int *begin, const int *cost)
 {
     int rank = 0;
@@ -159,7 +159,7 @@ static void table_free(table *t)
 
 /* ---- expected loads ------------------------------------------------------ */
 
-/* The index of the least load, the first of equal ones. */
+/* Returns the index of the least load, the first of equal ones. */
 static int least_of(const int *load, int count)
 {
     int least = 0;
@@ -178,7 +178,7 @@ static int most_of(const int *load, int count)
     return load[most];
 }
 
-/* Gives each next tile, by falling cost, to the worker with the least load. */
+/* Gives each tile, by descending cost, to the worker with the least load. */
 static void share_longest_first(int *load, int workers, const int *cost,
                                 int count)
 {
@@ -187,7 +187,7 @@ static void share_longest_first(int *load, int workers, const int *cost,
         load[least_of(load, workers)] += cost[i];
 }
 
-/* The costs of the tiles that a snake deals to one of `owners`. */
+/* Lists the costs of the tiles that a snake deals to one of `owners`. */
 static int deal(int *to, const table *t, int owner, int owners)
 {
     int count = 0, rank = owner;
@@ -198,8 +198,8 @@ static int deal(int *to, const table *t, int owner, int owners)
     return count;
 }
 
-/* The loads if tiles are dealt to blocks and shared by the workers of each. A
- * single worker gets all tiles of a block. */
+/* Computes the loads if tiles are dealt to blocks, and the workers of a block
+ * share its tiles. A single worker gets all tiles of its block. */
 static void expect_shared(int *load, const table *t, int blocks, int workers)
 {
     int *cost = allocate((size_t)t->tiles, sizeof(int));
@@ -220,20 +220,20 @@ typedef struct trial {
     enum kernel kernel;
     enum style style;
     uint64_t seed;
-    int offsets, centre, tiles, room, tile_rows; /* additional capacity */
-    int blocks, workers; /* workers, or readers, of a block */
+    int offsets, centre, tiles, room, tile_rows; /* capacity for more tiles */
+    int blocks, workers; /* workers or readers of a block */
     int depth, lag;
     const char *schedule;
 } trial;
 
-/* The records of the workers, and values derived from them. */
+/* The records of the workers, and derived values. */
 typedef struct outcome {
     table table;
     int workers, room;
     unsigned *steps;
     stream_result *results;
-    int *load; /* by worker */
-    int *seen; /* by rank: the worker, or -1 */
+    int *load; /* steps of each worker */
+    int *seen; /* the worker of each rank, or -1 */
 } outcome;
 
 static const char *name_of(const trial *t)
@@ -254,8 +254,8 @@ static const char *name_of(const trial *t)
             ck_abort_msg("%s: " format, name_of(trial_), __VA_ARGS__);         \
     } while (0)
 
-/* A device for this test only. Opening it takes the race checker longer than
- * most trials. */
+/* A device for all trials: opening one takes the race checker longer than most
+ * trials. */
 static spc__device *device;
 static char device_schedule[32];
 
@@ -279,8 +279,8 @@ static void use_device(const char *schedule)
 
 static void launch(const trial *trial_, outcome *o)
 {
-    /* The memory ends after what the kernels use: rings, a share and its
-     * barrier; a schedule and a share. */
+    /* The shared memory holds exactly what the kernels use: rings, a share and
+     * its barrier, or a schedule and a share. */
     static const struct {
         int more_warps, bytes, worker_bytes;
     } needs[] = {{0, 0, 384}, {0, 0, 384}, {1, 136, 384}, {2, 976 + 128, 0}};
@@ -319,7 +319,7 @@ static void launch(const trial *trial_, outcome *o)
     ops->module_unload(device, module);
 }
 
-/* Capacity for twice a worker's part. */
+/* Room for twice a worker's part. */
 static int room_for(const trial *t, int steps)
 {
     int part = steps / (t->blocks * t->workers);
@@ -355,9 +355,9 @@ static void release(outcome *o)
     free(o->seen);
 }
 
-/* ---- the steps of a worker ---------------------------------------------- */
+/* ---- a worker's steps ---------------------------------------------- */
 
-/* The tile of a step, found by where its indices begin. */
+/* Returns the tile of a step, found by the position of its indices. */
 static int rank_of_step(const outcome *o, const unsigned *step)
 {
     const spc_map_view *view = &o->table.view;
@@ -375,8 +375,8 @@ static bool tile_is_empty(const table *t, int rank)
     return true;
 }
 
-/* The offsets of a tile in the order of its steps: ascending, with the centre
- * last. Returns their number. */
+/* Lists the offsets of a tile in the order of its steps: ascending, with the
+ * centre last. Returns their number. */
 static int offsets_of_tile(int *out, const table *t, int rank)
 {
     int count = 0;
@@ -451,8 +451,8 @@ static void check_worker(const trial *trial_, outcome *o, int worker)
     check_end(trial_, o, worker, n);
 }
 
-/* Checks that every tile is done. Workers at multiples of `stride` have their
- * own steps. */
+/* Checks that every tile is done. Workers at multiples of `stride` have steps
+ * of their own. */
 static void check_steps(const trial *trial_, outcome *o, int stride)
 {
     for (int worker = 0; worker < o->workers; worker += stride)
@@ -471,9 +471,9 @@ static int any_of(spc__random *random, const int *values, int count)
 #define ANY_OF(random, values) any_of(random, values, LENGTH(values))
 
 /*
- * A random number of tiles of a kind for an owner of the snake: none, one,
- * fewer than there are workers, more than 32, more than 64; but at most
- * `most_steps` steps in total.
+ * Returns a random number of tiles for one owner of the snake: none, one, fewer
+ * than there are workers, more than 32, or more than 64. All tiles together
+ * have at most `most_steps` steps.
  */
 static int draw_tiles(spc__random *random, const trial *t, int most_steps)
 {
@@ -543,7 +543,8 @@ static void check_loads(const trial *trial_, const outcome *o, const int *want)
                 o->load[i], want[i]);
 }
 
-/* A snake over workers equals one over blocks of one worker. */
+/* A snake over workers gives the same result as a snake over blocks of one
+ * worker. */
 static void check_trial(const trial *trial_)
 {
     outcome o;
@@ -575,7 +576,7 @@ END_TEST
 
 START_TEST(every_small_number_of_tiles_is_shared)
 {
-    trial t = draw(SHARED, 2, 0); /* 27 offsets */
+    trial t = draw(SHARED, 2, 0); /* tiles have 27 offsets */
     t.style = SPREAD;
     t.blocks = 1;
     t.workers = 8;
@@ -597,8 +598,8 @@ static int class_of(const table *t, int rank)
     return (t->cost[rank] + t->view.mask_words - 1) / t->view.mask_words;
 }
 
-/* Checks the first `rest` tiles by class of cost. Which block has which load
- * does not matter, only the distribution of loads. */
+/* Checks the first `rest` tiles by class of cost. Only the distribution of
+ * loads matters, and not which block has which load. */
 static void check_classes(const trial *trial_, const outcome *o, int stride,
                           int rest)
 {
@@ -625,9 +626,9 @@ static void check_classes(const trial *trial_, const outcome *o, int stride,
 
 /*
  * Checks the load of the busiest block, in steps. Rounding adds less than a
- * step for each mask word to a tile's cost. A block that got a tile had, by
- * rounded costs, at most the mean, and the mean is at most what sharing by
- * exact costs leaves.
+ * step for each mask word to a tile's cost. A block gets a tile only while its
+ * load, by rounded costs, is at most the mean, and the mean is at most the load
+ * that sharing by exact costs leaves.
  */
 static void check_busiest(const trial *trial_, const outcome *o, int stride)
 {
@@ -652,8 +653,8 @@ static void check_busiest(const trial *trial_, const outcome *o, int stride)
 }
 
 /*
- * Tiles from the returned rank on are dealt in a snake, because some block has
- * as many tiles as a share holds. A share also has entries past the last tile.
+ * Returns the first rank that is dealt in a snake, because some block has as
+ * many tiles as a share holds. A share also has entries past the last tile.
  */
 static int check_share(const trial *trial_, const outcome *o, int stride)
 {
@@ -699,7 +700,7 @@ START_TEST(tiles_balanced_over_a_grid_are_done_once_by_who_has_least)
 }
 END_TEST
 
-/* Few expensive tiles, and more cheap ones than a share can hold. */
+/* There are few expensive tiles, and more cheap ones than a share can hold. */
 START_TEST(a_block_may_have_more_tiles_than_a_share_holds)
 {
     static const int grids[] = {1, 2, 3, 7, 33};
@@ -718,7 +719,7 @@ END_TEST
 
 /* ---- one warp's steps, many readers -------------------------------------- */
 
-/* A block's other readers have seen the same steps as the first. */
+/* Checks that a block's other readers have seen the same steps as the first. */
 static void check_readers(const trial *trial_, const outcome *o)
 {
     for (int worker = 0; worker < o->workers; worker++) {
@@ -759,7 +760,7 @@ START_TEST(readers_see_the_steps_of_the_stream)
 }
 END_TEST
 
-/* The ring holds 96 steps. */
+/* The ring of steps holds 96 entries. */
 START_TEST(readers_see_every_step_of_a_ring_that_is_filled_again)
 {
     if (!suite_takes(_i))
@@ -775,8 +776,8 @@ START_TEST(readers_see_every_step_of_a_ring_that_is_filled_again)
 }
 END_TEST
 
-/* Single steps, so that the end falls on every position of a section and of the
- * ring. */
+/* Tiles have single steps, so that the end falls on every position of a section
+ * and of the ring. */
 START_TEST(a_stream_may_end_anywhere_in_the_ring)
 {
     trial t = draw(SCHEDULED, 0, 0);
@@ -839,7 +840,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         first_seed = strtoull(argv[1], NULL, 10);
-#ifdef SPC_SANITIZE /* the sanitizer takes twice as long */
+#ifdef SPC_SANITIZE /* sanitizers need more time */
     suite_sample(2);
 #endif
     int status = run_suite(suite());

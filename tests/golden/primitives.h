@@ -1,8 +1,8 @@
 /*
  * primitives.h - the cases of the golden vectors: kernels, sizes and inputs.
  *
- * Shared by the recorder (CUDA C++) and the test (C). Inputs come from a
- * seeded generator, so that the file of vectors holds outputs only.
+ * The recorder (CUDA C++) and the test (C) share this file. Inputs come from a
+ * seeded generator, so the file of vectors holds outputs only.
  */
 #ifndef SPC_GOLDEN_PRIMITIVES_H
 #define SPC_GOLDEN_PRIMITIVES_H
@@ -14,20 +14,20 @@ enum { GOLDEN_WORDS = 16384, GOLDEN_SHARED = 16384 };
 
 typedef enum golden_input {
     GOLDEN_ANY,     /* random words */
-    GOLDEN_NUMBERS, /* interesting fp32 and binary16 bit patterns */
+    GOLDEN_NUMBERS, /* fp32 and binary16 bit patterns at limits */
     GOLDEN_HALVES,  /* pairs of binary16 whole numbers from -4 to 4 */
     GOLDEN_SINGLES, /* fp32 whole numbers from -4 to 4 */
-    GOLDEN_MMA_F16, /* random: A, B as binary16, D as fp32 */
+    GOLDEN_MMA_F16, /* random A and B as binary16, D as fp32 */
     GOLDEN_MMA_TF32,
-    GOLDEN_EIGHTHS /* fp32 multiples of 1/8 around int8, and its limits */
+    GOLDEN_EIGHTHS /* fp32 multiples of 1/8 around the int8 range */
 } golden_input;
 
 typedef struct golden_case {
     const char *kernel;
-    const char *name; /* differs where a kernel has several inputs */
+    const char *name; /* tells several inputs of a kernel apart */
     golden_input input;
     int threads, in_words, out_words;
-    int exact; /* else sums may be rounded in another order */
+    int exact; /* false: the order of roundings may differ */
 } golden_case;
 
 #define GOLDEN_WGMMA(n)                                                        \
@@ -106,14 +106,14 @@ static inline uint32_t golden_float(float v)
     return bits;
 }
 
-/* A binary16 or fp32 whole number. */
+/* Returns a whole number as binary16 or fp32. */
 static inline uint32_t golden_half(int v)
 {
     static const uint32_t of[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
     return v < 0 ? 0x8000u | of[-v] : of[v];
 }
 
-/* Patterns around every limit of binary16, then random ones. */
+/* Returns bit patterns around every limit of binary16, then random ones. */
 static inline uint32_t golden_number(int i, uint64_t r)
 {
     static const uint32_t special[] = {
@@ -128,12 +128,13 @@ static inline uint32_t golden_number(int i, uint64_t r)
     int count = (int)(sizeof(special) / sizeof(*special));
     if (i < count)
         return special[i];
-    if (i % 2) /* an exponent near those of binary16 */
+    if (i % 2) /* an exponent in or near binary16's range */
         return (uint32_t)((r & 0x807fffffu) | (96 + (r >> 40) % 50) << 23);
     return (uint32_t)r;
 }
 
-/* Around the limits of int8 and halfway between its numbers; then random ones.
+/* Returns numbers around the limits of int8 and halfway between integers, then
+ * random ones.
  */
 static inline uint32_t golden_eighth(int i, uint64_t r)
 {
@@ -154,7 +155,7 @@ static inline float golden_unit(uint64_t r)
     return (float)(int64_t)(r >> 40) / 8388608.0f - 1.0f;
 }
 
-/* Random finite binary16 between 2^-6 and 2 in size. */
+/* Returns random binary16 numbers with magnitudes between 2^-6 and 2. */
 static inline uint32_t golden_random_half(uint64_t r)
 {
     return (uint32_t)((r & 0x83ffu) | (9 + (r >> 20) % 7) << 10);
@@ -194,7 +195,7 @@ static inline void golden_fill(uint32_t *in, const golden_case *c)
         in[i] = golden_word(c, i, golden_random(&state));
 }
 
-/* FNV-1a over the words, for outputs too long to list. */
+/* Hashes words by FNV-1a, for outputs too long to list. */
 static inline uint64_t golden_hash(const uint32_t *words, int count)
 {
     uint64_t hash = 0xcbf29ce484222325u;

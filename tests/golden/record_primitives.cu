@@ -9,7 +9,7 @@
  * Each case is a line "case NAME WORDS HASH", then, for short outputs, the words
  * in hexadecimal, eight to a line.
  */
-/* nvcc's pass for the host must see the same kernels as that for the device. */
+/* nvcc's host pass must see the same kernels as its device pass. */
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL
 #define __CUDA_ARCH_FEAT_SM90_ALL
 #endif

@@ -18,9 +18,10 @@ static inline float as_float(uint32_t bits)
     return v;
 }
 
-/* A NaN that arithmetic gives, here only spc_fma (from word 2048 on), has bits
- * of its own on a GPU. Sums that are not exact may differ in the last bits: the
- * matrix units cut what falls below the largest term's 24 bits. */
+/* Compares a word with the recorded one. On a GPU a NaN that arithmetic
+ * produces has other bits; here this concerns spc_fma only (from word 2048 on).
+ * Inexact sums may differ in the last bits, because the matrix units truncate
+ * below the largest term's 24 bits. */
 static inline void assert_agree(const golden_case *c, const uint32_t *got,
                                 const uint32_t *want, const char *what)
 {
@@ -39,11 +40,11 @@ static inline void assert_agree(const golden_case *c, const uint32_t *got,
 typedef struct recorded {
     uint64_t hash;
     uint32_t words[GOLDEN_WORDS];
-    int listed; /* how many words the file has; 0: too many for it */
+    int listed; /* words listed in the file; 0: only their hash */
 } recorded;
 
-/* Finds a case in the vectors at `path`. A file, or a case in it, that is
- * missing is a failure: nothing would be compared. */
+/* Finds a case in the vectors at `path`. A missing file or case is a failure,
+ * because nothing would be compared. */
 static inline void read_recorded(recorded *out, const char *path,
                                  const golden_case *c)
 {

@@ -27,7 +27,7 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-/* The number of the requested value, and whether this argument varies. */
+/* Which value of an argument is requested, and whether this argument varies. */
 typedef struct which {
     int i;
     bool varies;
@@ -35,17 +35,17 @@ typedef struct which {
 
 enum { ALL_VARY = -1, STALE = 4242 };
 
-static int values; /* of the argument that varies */
+static int values; /* how many values the varying argument has */
 static spc_error given_error;
 static bool error_is_given;
 static spc_ctx *given_ctx;
 
-/* Entry i of a table of values. Numbers past the end of a table are allowed. */
+/* Picks value number w.i of a table. Numbers past its end wrap around. */
 #define PICK(table, w)                                                         \
     ((w).varies ? (void)(values = LENGTH(table)) : (void)0,                    \
      (table)[(w).i < LENGTH(table) ? (w).i : (w).i % LENGTH(table)])
 
-/* ---- handles that calls make ------------------------------------------- */
+/* ---- handles that calls create ------------------------------------------- */
 
 typedef struct slot {
     void *at;
@@ -74,7 +74,7 @@ static void **give_slot(slot *s, which w)
     return out;
 }
 
-/* out_map(w) for a function that takes spc_map **. */
+/* Defines out_map(w) and the like, for functions that take spc_map **. */
 #define OUT_HANDLE(type, name, release_object)                                 \
     static void release_##name(void *object)                                   \
     {                                                                          \
@@ -86,7 +86,8 @@ static void **give_slot(slot *s, which w)
         return (type **)(void *)give_slot(&s, w);                              \
     }
 
-/* out_info(w) for a function that fills a struct of the caller. */
+/* Defines out_info(w) and the like, for functions that fill a struct of the
+ * caller. */
 #define OUT_VALUE(type, name)                                                  \
     static type *out_##name(which w)                                           \
     {                                                                          \
@@ -204,7 +205,8 @@ static void try_row(const row *r)
 
 /* ---- completeness of the list -------------------------------------------- */
 
-/* Every function that the header declares with SPC_API is in the table. */
+/* Checks that every function that the header declares with SPC_API is in the
+ * table. */
 static void check_table(const char *path, const row *rows, int count)
 {
     spc__buf text = SPC__BUF_INIT;

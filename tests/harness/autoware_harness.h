@@ -11,9 +11,9 @@
 
 /* The form of a layer's bias and activation. */
 typedef enum autoware_style {
-    AUTOWARE_FUSED, /* attributes of the node */
-    AUTOWARE_NODES, /* Add and Relu */
-    AUTOWARE_NORM,  /* a BatchNormalization that is the bias, and Relu */
+    AUTOWARE_FUSED, /* attributes of the convolution node */
+    AUTOWARE_NODES, /* Add and Relu nodes */
+    AUTOWARE_NORM,  /* a BatchNormalization with the bias, and Relu */
     AUTOWARE_INT8,  /* ImplicitGemmInt8 */
     AUTOWARE_PAIRS, /* GetIndicePairs, IndiceConv, Add and Relu */
     AUTOWARE_STYLES
@@ -27,10 +27,10 @@ typedef struct autoware_writer {
     int shape[ONNX_SETS][3];
     char value_of[ONNX_TENSORS][48], coords_of[ONNX_SETS][48];
     int nodes, version;
-    bool tail; /* dense layers, or the network's outputs are the graph's */
+    bool tail; /* dense layers follow the sparse ones */
 } autoware_writer;
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- nodes and arrays ---------------------------------------------------- */
 
 /* Adds a node from names that commas separate. */
 static inline void aw_begin(spc__buf *node, autoware_writer *w,
@@ -85,7 +85,7 @@ static inline void aw_floats(autoware_writer *w, const char *name,
     pb_message(&w->body, 5, &t);
 }
 
-/* [count] times `value`. */
+/* Adds an array of `count` elements equal to `value`. */
 static inline void aw_filled(autoware_writer *w, const char *name, int count,
                              float value)
 {
@@ -192,7 +192,7 @@ static inline void aw_weights(autoware_writer *w, const spc__net_node *n,
     free(values);
 }
 
-enum { INT8_STEP = 8 }; /* 1 / the step of outputs */
+enum { INT8_STEP = 8 }; /* 1 / the quantisation step of outputs */
 
 static inline void aw_bias(autoware_writer *w, const spc__net_node *n,
                            const char *name, float unit)
@@ -210,7 +210,7 @@ static inline bool aw_is_fused(const autoware_writer *w)
     return w->style == AUTOWARE_FUSED || w->style == AUTOWARE_INT8;
 }
 
-/* True if the activation is the node's own. */
+/* True if the activation is an attribute of the convolution node. */
 static inline bool aw_activates(const autoware_writer *w, const spc_conv *conv)
 {
     return aw_is_fused(w) && conv->activation == SPC_ACT_RELU &&
@@ -257,7 +257,7 @@ static inline void aw_gemm(autoware_writer *w, const spc__net_node *n,
     aw_end(&node, w);
 }
 
-/* Bias, normalisation, activation and residual as nodes of their own. */
+/* Adds bias, normalisation, activation and residual as separate nodes. */
 static inline void aw_behind(autoware_writer *w, const spc__net_node *n,
                              int number)
 {
@@ -281,7 +281,7 @@ static inline void aw_behind(autoware_writer *w, const spc__net_node *n,
             }
             snprintf(at, sizeof(at), "biased%d", number);
             aw_begin(&node, w, "", "BatchNormalization", inputs, at);
-            attr_float(&node, "epsilon", 1); /* variance 0: divides by 1 */
+            attr_float(&node, "epsilon", 1); /* divides by sqrt(0 + 1) */
             aw_end(&node, w);
         } else {
             snprintf(at, sizeof(at), "biased%d", number);
@@ -319,9 +319,9 @@ static inline void aw_conv(autoware_writer *w, const spc__net_node *n)
     aw_behind(w, n, number);
 }
 
-/* ---- the dense part ------------------------------------------------------ */
+/* ---- dense layers ------------------------------------------------------ */
 
-/* Rows become [N][axes][C], then [N][C][axes], then a plane. */
+/* Turns rows into [N][axes][C], then into [N][C][axes], then into a plane. */
 static inline void aw_dense(autoware_writer *w, const spc__net_node *n)
 {
     const char *coords = w->coords_of[w->net->tensors[n->in[0]].set];
@@ -330,7 +330,7 @@ static inline void aw_dense(autoware_writer *w, const spc__net_node *n)
     char inputs[200];
     spc__buf node;
 
-    aw_plain(w, "Shape", rows, "rows_shape"); /* reads only the shape */
+    aw_plain(w, "Shape", rows, "rows_shape"); /* uses only the shape */
     snprintf(inputs, sizeof(inputs), "%s,rows_shape", rows);
     aw_plain(w, "Reshape", inputs, "updates");
     aw_plain(w, "Cast", coords, "places");
@@ -388,7 +388,8 @@ static inline void autoware_finish(spc__buf *out, autoware_writer *w)
     pb_message(out, 7, &w->body);
 }
 
-/* Writes `net` with the nodes before it, and those after it if asked for. */
+/* Writes `net` with the nodes that precede it and, if `tail` is set, the dense
+ * layers after it. */
 static inline void autoware_write(spc__buf *out, autoware_writer *w,
                                   const int shape[3])
 {

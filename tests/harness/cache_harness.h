@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_harness.h - for suites of the database: a folder, random records, a
- * random database, its text.
+ * cache_harness.h - shared by the database suites: a folder for files, random
+ * records, a random database, its text.
  */
 #ifndef SPC_TESTS_CACHE_HARNESS_H
 #define SPC_TESTS_CACHE_HARNESS_H
@@ -34,7 +34,8 @@ static spc_error error;
 
 static spc__buf folder = SPC__BUF_INIT;
 
-/* In memory if possible, because these tests make thousands of files. */
+/* Makes the folder, in memory if possible: these tests make thousands of
+ * files. */
 static inline void make_folder(void)
 {
     if (access("/dev/shm", W_OK) == 0)
@@ -49,7 +50,8 @@ static inline void remove_folder(void)
 }
 
 /*
- * The path of `name` in the folder. A few returned paths are valid at a time.
+ * Returns the path of `name` in the folder. Only the last few returned paths
+ * are valid.
  */
 static inline const char *at(const char *name)
 {
@@ -92,7 +94,8 @@ static inline uint64_t draw_bits(uint64_t *seed)
     return bits;
 }
 
-/* There are so few values that files often disagree about the same record. */
+/* Returns one of few values, so that files often disagree about the same
+ * record. */
 static inline int draw(uint64_t *seed, int of)
 {
     return (int)(draw_bits(seed) % (uint64_t)of);
@@ -104,7 +107,7 @@ static inline spc__problem_key draw_key(uint64_t *seed)
 
     spc__attrs_set_text(&key.layer, "op", "subm");
     spc__attrs_set_number(&key.layer, "cin", 16 << draw(seed, 2));
-    /* Versions may name families differently. */
+    /* Two versions of the library may name families differently. */
     spc__attrs_set_text(&key.family, "op", draw(seed, 2) ? "subm" : "sub");
     spc__feature_add(&key, "rows", 15 + draw(seed, 2), 1, 0.5);
     spc__feature_add(&key, "density", -2.25, 0.5, 0.5);
@@ -235,7 +238,8 @@ static inline spc_status put_network(spc__cache *cache, const char *source,
     return spc__cache_put_network(cache, &net, &parts, replace, &error);
 }
 
-/* The network that is read must equal the stored one, to the last byte. */
+/* Checks that the network that is read equals the stored one, to the last
+ * byte. */
 static inline spc_status begin_network(const spc__network *network,
                                        void *payload, spc_error *e)
 {
@@ -336,8 +340,8 @@ static inline void spread_row(spc__buf *out, spc__table_reader *table,
     spc__record_release(&record);
 }
 
-/* Each record of an exported text as a line that has the names of all fields,
- * so that it is complete by itself. Frees the text. */
+/* Returns each record of an exported text as a line with the names of all
+ * fields, so that a line is complete by itself. Frees the text. */
 static inline char *spread(char *text)
 {
     spc__table_reader table = {0};

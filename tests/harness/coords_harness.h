@@ -30,7 +30,7 @@ static inline int case_of(int loop)
     return suite_device ? loop : loop / 2;
 }
 
-/* Adds a case of the suite: a test with `count` loops for each device. */
+/* Adds a test case that runs `count` times on each device. */
 static inline void add(Suite *suite, const char *name, const TTest *test,
                        int count)
 {
@@ -82,7 +82,7 @@ static inline int compare(const void *a, const void *b)
     return 0;
 }
 
-/* Distinct rows within low .. low + extent, in random order. */
+/* Returns distinct rows within low .. low + extent, in random order. */
 static inline rows draw(int count, int low, int extent, int batches,
                         uint64_t seed)
 {
@@ -132,7 +132,8 @@ static inline void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 
 /* ---- a map against its relation ---------------------------------------- */
 
-/* The index of the map as [K][rows out], without the padding up to capacity. */
+/* Returns the map's index as [K][rows out], without the padding up to
+ * capacity. */
 static inline int32_t *download(spc_ctx *ctx, const spc_map *map)
 {
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));
@@ -174,7 +175,7 @@ static inline void check_map(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
     spc_scene_free(scene);
 }
 
-/* Coordinates of a set of outputs, by row. */
+/* Returns the coordinates of a set of outputs, by row. */
 static inline void check_outputs(spc_ctx *ctx, const spc_coords *out,
                                  const spc_conv *conv, const rows *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * counted_allocations.h - for tests: counts allocations on the host and threads
- * that are started, while a test watches. Can also make allocations fail
+ * counted_allocations.h - for tests: counts host allocations and started
+ * threads while a test watches. It can also make allocations fail
  * (refused_allocation).
  *
  * The program is linked with spc_watch_allocations(test_NAME) in CMake.
@@ -18,8 +18,8 @@
 /* Counts over all threads while `watching` is set. */
 static atomic_int watching, allocations, threads_started;
 
-/* The number of the counted allocation that fails. ALL_ALLOCATIONS: every one
- * fails; 0: none fails. */
+/* Which counted allocation fails, from 1. ALL_ALLOCATIONS: all fail; 0: none
+ * fails. */
 enum { ALL_ALLOCATIONS = -1 };
 static atomic_int refused_allocation;
 

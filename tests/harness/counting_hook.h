@@ -10,8 +10,8 @@
 
 typedef struct counting_hook {
     int calls;  /* calls of alloc */
-    int fail;   /* number of the call that fails; 0: none */
-    int skewed; /* bytes by which every block misses its alignment */
+    int fail;   /* which call fails, from 1; 0: none */
+    int skewed; /* offset of blocks from their alignment, in bytes */
     int live;   /* blocks in use */
     size_t live_bytes;
 } counting_hook;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * failing_writes.h - for tests: a disk that is full from one write on.
+ * failing_writes.h - for tests: a disk that becomes full at a chosen write.
  *
  * These functions replace those of the C library, for the program and for the
- * libraries that it uses. Only writes of one process to regular files are
- * counted.
+ * libraries that it uses. Only writes to regular files count, and only those of
+ * one process.
  */
 #ifndef SPC_TESTS_FAILING_WRITES_H
 #define SPC_TESTS_FAILING_WRITES_H
@@ -18,14 +18,13 @@
 #include <unistd.h>
 
 typedef enum disk_fault {
-    DISK_STAYS_FULL, /* all writes from that one on fail */
+    DISK_STAYS_FULL, /* that write and all later ones fail */
     DISK_IS_FULL_ONCE,
-    DISK_TAKES_HALF /* half of that write succeeds, then nothing */
+    DISK_TAKES_HALF /* half of that write succeeds, later ones fail */
 } disk_fault;
 
-static long writes_left; /* number of writes up to the one that fails; 0: none
-                          * fails */
-static long writes_seen; /* since counting started */
+static long writes_left; /* until one fails; 0: none fails */
+static long writes_seen; /* since fail_write() */
 static bool disk_is_full;
 static disk_fault disk_fails_so;
 
@@ -45,7 +44,7 @@ static bool is_file(int fd)
     return fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
-/* The number of bytes that still fit. */
+/* Returns how many of the bytes still fit. */
 static size_t accepted_bytes(int fd, size_t bytes)
 {
     if ((writes_left == 0 && !disk_is_full) || !is_file(fd))
@@ -65,7 +64,7 @@ static ssize_t fail_full(void)
     return -1;
 }
 
-/* Visible to the libraries. */
+/* Libraries must see these functions. */
 #define SHOWN __attribute__((visibility("default")))
 
 SHOWN ssize_t write(int fd, const void *data, size_t bytes)

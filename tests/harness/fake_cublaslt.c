@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_cublaslt.c - a double of cuBLASLt. It multiplies nothing and records its
- * arguments. Descriptors hold their values in their first words.
+ * fake_cublaslt.c - a double of cuBLASLt, which only records its arguments.
+ * Descriptors hold their values in their first words.
  */
 #include "harness/fake_cublaslt.h"
 
@@ -33,7 +33,8 @@ EXPORT int cublasLtMatmul(void *handle, const int64_t *how, const float *alpha,
 int cublasLtCreate(void **handle)
 {
     *handle = &the_fake_cublaslt;
-    /* The test compares it with 0 at the end: each handle must be destroyed. */
+    /* At the end the test checks that `handles` is 0: each handle must be
+     * destroyed. */
     the_fake_cublaslt.handles += the_fake_cublaslt.fails_to_start == 0;
     return the_fake_cublaslt.fails_to_start;
 }
@@ -50,15 +51,16 @@ int cublasLtMatmulDescInit_internal(int64_t *out, size_t bytes, int compute,
     memset(out, 0, bytes);
     out[0] = compute;
     out[1] = scale;
-    /* The library states the size of its descriptor: one that is too small for
-     * cuBLASLt would be overrun. */
+    /* The caller states the size of its descriptor. cuBLASLt would overrun one
+     * that is too small. */
     return bytes >= 32 * sizeof(int64_t) ? 0 : 7;
 }
 
 int cublasLtMatmulDescSetAttribute(int64_t *to, int attribute,
                                    const void *value, size_t bytes)
 {
-    if (attribute != 3 || bytes != sizeof(int)) /* the transposition of a */
+    /* only the transposition of a is supported */
+    if (attribute != 3 || bytes != sizeof(int))
         return 7;
     to[2] = *(const int *)value;
     return 0;

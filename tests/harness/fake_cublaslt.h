@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 typedef struct fake_cublaslt {
-    int fails_to_start, fails_with; /* statuses; 0: success */
+    int fails_to_start, fails_with; /* statuses to return; 0: success */
     int handles, products;
-    /* The last product: */
+    /* the last product */
     int compute, type, result_type;
     int64_t rows, columns, depth;
     const void *matrix, *weights;
@@ -16,7 +16,7 @@ typedef struct fake_cublaslt {
 } fake_cublaslt;
 
 /*
- * The only object of the library in addition to its functions:
+ * The double exports its functions and this object:
  *     extern fake_cublaslt the_fake_cublaslt;
  */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_cuda.c - a double of the CUDA driver, on host memory: libcuda.so.1 for
- * tests of the host code.
+ * fake_cuda.c - a double of the CUDA driver on host memory. It is libcuda.so.1
+ * for tests of the host code.
  *
  * It has the calls of cuda_driver.h, and is as strict as the driver about
- * contexts, handles, ranges of memory and calls during a capture. Launches are
- * recorded and do nothing, except the launch that builds a map: its results are
- * those that the test has set.
+ * contexts, handles, memory ranges and calls during a capture. Launches are
+ * recorded and do nothing, except that the launch that builds a map returns the
+ * results that the test has set.
  */
 #include "harness/fake_cuda.h"
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The functions have the names of cuda_driver.h in this file and the driver's
- * names outside, so that the list there is checked against them. */
+/* In this file the functions have the names of cuda_driver.h. Their symbols
+ * have the driver's names, so this also checks the list of names. */
 #define X(member, symbol, params)                                              \
     __attribute__((visibility("default")))                                     \
     CUresult member params __asm__(symbol);
@@ -44,20 +44,21 @@ typedef struct object {
     struct CUctx_st *context;
     char *memory;
     size_t bytes;
-    /* For a function: */
+    /* of a function */
     struct object *module;
     char name[24];
     int shared_limit;
-    /* For a graph, and for a stream that is being captured: */
+    /* of a graph, and of a stream that is being captured */
     int launches;
     bool capturing, spoiled;
-    CUgraphNode open[FAKE_OPEN]; /* nodes that the next one will wait for */
+    CUgraphNode open[FAKE_OPEN]; /* nodes on which the next one depends */
     int open_count;
     /*
-     * For a stream: the works enqueued, and how many of them were waited for.
+     * of a stream: how many works were enqueued, and how many of them waited
+     * for
      */
     int works, waited;
-    /* For an event: */
+    /* of an event */
     double at_us;
 } object;
 
@@ -71,7 +72,7 @@ static struct CUctx_st primary[FAKE_DEVICES] = {{0, 0, NULL}, {1, 0, NULL}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
 static double now_us;
-static bool told_to_fail; /* the current call */
+static bool told_to_fail; /* the current call fails on request */
 
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
@@ -80,7 +81,7 @@ static _Thread_local object
 
 /* ---- calls ------------------------------------------------------------ */
 
-/* The requirements of each call beyond an initialised driver. */
+/* What each call requires, except for an initialised driver. */
 static const struct rule {
     bool early;   /* works before cuInit */
     bool context; /* needs a current context */
@@ -132,8 +133,8 @@ static CUresult begin(int call)
     pthread_mutex_lock(&lock);
     fake->calls++;
     fake->count[call]++;
-    /* The test names the failing call by its number or by its name. It fails
-     * before any other check, as a driver's own trouble would. */
+    /* The test selects the failing call by number or by name. The failure comes
+     * before any other check, like an internal error of a driver. */
     told_to_fail = fake->calls == fake->fail_at || call == fake->fail_call;
     if (told_to_fail) {
         fake->failed = call;
@@ -152,15 +153,15 @@ static CUresult begin(int call)
     return CUDA_SUCCESS;
 }
 
-/* Every path of a call ends here, or the lock would stay. */
+/* Every path of a call must end here, where the lock is released. */
 static CUresult end(CUresult result)
 {
     pthread_mutex_unlock(&lock);
     return result;
 }
 
-/* True if the call has its effect. Calls that end something have it even if
- * they are to report an error. */
+/* True if the call has its effect. Calls that end something have their effect
+ * even if the test makes them report an error. */
 static bool does_it(CUresult result)
 {
     return result == CUDA_SUCCESS || told_to_fail;
@@ -168,8 +169,8 @@ static bool does_it(CUresult result)
 
 /* ---- objects ---------------------------------------------------------- */
 
-/* The test's count of a kind of objects; NULL for functions, which end with
- * their module. */
+/* Returns the test's count of objects of a kind. NULL for functions, which end
+ * with their module. */
 static int *live_count(kind of)
 {
     fake_live *live = &the_fake_cuda.live;
@@ -191,8 +192,8 @@ static void add_live(kind of, int count)
         *live += count;
 }
 
-/* Adds an object to the current context, whose end frees it. Memory for the
- * double itself never runs out: abort() shows if it does. */
+/* Adds an object to the current context, which frees it at its end. Calls
+ * abort() if the double itself runs out of memory. */
 static object *add(kind of)
 {
     object *it = calloc(1, sizeof(*it));
@@ -241,8 +242,8 @@ static void drop(object *it)
     free(it);
 }
 
-/* Frees the functions of a module that is unloaded. The next object is read
- * first, as drop() frees this one. */
+/* Frees the functions of a module that is unloaded. Reads the next object
+ * first, because drop() frees this one. */
 static void drop_functions(object *module)
 {
     for (object *next, *it = module->context->objects; it; it = next) {
@@ -256,7 +257,7 @@ static void drop_functions(object *module)
 static void reclaim(CUcontext context)
 {
     while (context->objects != NULL) {
-        /* Each is an object that the code under test has forgotten to free. */
+        /* The code under test forgot to free this object. */
         if (context->objects->kind != FUNCTION)
             the_fake_cuda.reclaimed++;
         drop(context->objects);
@@ -265,7 +266,8 @@ static void reclaim(CUcontext context)
 
 /* ---- the driver, devices ---------------------------------------------- */
 
-/* "cuInit=803": for tests of the command, which runs in another process. */
+/* Reads a setting such as "cuInit=803". Tests of the command use it, because
+ * the command runs in another process. */
 static void read_environment(fake_cuda *fake)
 {
     const char *text = getenv("SPC_FAKE_CUDA_FAILS");
@@ -328,7 +330,8 @@ static const struct {
      "the capture was spoiled"},
 };
 
-/* Both texts of an error. An unknown one is invalid, and its text NULL. */
+/* Returns the name or the text of an error. An unknown code is invalid and
+ * gives NULL. */
 static CUresult describe(int call, CUresult error, const char **text)
 {
     CUresult result = begin(call);
@@ -453,7 +456,7 @@ CUresult DevicePrimaryCtxRelease(CUdevice d)
         if (check_device(d) != CUDA_SUCCESS || primary[d].retained == 0)
             return end(FAKE_INVALID_CONTEXT);
         the_fake_cuda.retained--;
-        /* The last reference frees all that is left in the context. */
+        /* The last release frees everything that is left in the context. */
         if (--primary[d].retained == 0)
             reclaim(&primary[d]);
     }
@@ -480,7 +483,7 @@ CUresult CtxGetCurrent(CUcontext *context)
     return end(result);
 }
 
-/* True for a primary context without references. Other contexts are freed when
+/* True if a primary context has no references. Other contexts are freed when
  * they are destroyed. */
 static bool is_ended(CUcontext context)
 {
@@ -521,7 +524,8 @@ CUresult CtxPopCurrent(CUcontext *context)
     return end(result);
 }
 
-/* A context of the test, such as a program that uses the library may have. */
+/* Creates a context of the test, like one of a program that uses the
+ * library. */
 static CUcontext context_create(int device)
 {
     CUcontext context = calloc(1, sizeof(*context));
@@ -550,7 +554,8 @@ static int context_depth(void)
 
 /* ---- streams and events ----------------------------------------------- */
 
-/* Enqueues work on a stream, or this many launches of its capture. */
+/* Enqueues work on a stream. If the stream is being captured, adds `launches`
+ * nodes to the capture. */
 static CUresult enqueue(CUstream stream, int launches)
 {
     object *it = find(STREAM, stream, current());
@@ -558,10 +563,10 @@ static CUresult enqueue(CUstream stream, int launches)
     if (stream != NULL && it == NULL)
         return FAKE_INVALID_HANDLE;
     if (it == NULL)
-        /* Work on the default stream: the test counts launches elsewhere that
-         * do not wait for it. */
+        /* This is work on the default stream. The test counts launches on other
+         * streams that do not wait for it. */
         the_fake_cuda.pending++;
-    /* A capture records the launch, on which the next one then depends. */
+    /* A capture records the launch; the next launch depends on it. */
     else if (it->capturing) {
         it->launches += launches;
         it->open[0] = (CUgraphNode)(uintptr_t)it->launches;
@@ -571,7 +576,7 @@ static CUresult enqueue(CUstream stream, int launches)
     return CUDA_SUCCESS;
 }
 
-/* The works on other streams that were not waited for. */
+/* Counts the works on other streams that were not waited for. */
 static int count_loose(void)
 {
     int count = 0;
@@ -588,7 +593,7 @@ static bool is_capturing(CUstream stream)
     return it != NULL && it->capturing;
 }
 
-/* Nodes of a graph are numbers from 1. */
+/* Notes the node of a captured launch. Nodes are numbers from 1. */
 static void note_node(fake_launch *out, CUstream stream)
 {
     const object *it = find(STREAM, stream, current());
@@ -674,12 +679,12 @@ CUresult StreamEndCapture(CUstream stream, CUgraph *graph)
     CUresult result = begin(FAKE_StreamEndCapture);
     object *it = find(STREAM, stream, current());
 
-    /* A capture that was invalidated gives NULL, as in the driver. */
+    /* Like the driver, gives NULL for an invalidated capture. */
     *graph = NULL;
     if (it == NULL || !it->capturing)
         return end(FAKE_INVALID_HANDLE);
-    /* The capture ends even if it was invalidated: otherwise the stream could
-     * never be used again. */
+    /* An invalidated capture ends too; otherwise the stream could never be used
+     * again. */
     it->capturing = false;
     captured = NULL;
     if (result == CUDA_SUCCESS && it->spoiled)
@@ -721,7 +726,7 @@ CUresult StreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
         (it == NULL || !it->capturing || count > FAKE_OPEN ||
          flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES))
         result = FAKE_INVALID_VALUE;
-    /* A node can only wait for nodes of this graph that exist already. */
+    /* A node can depend only on existing nodes of this graph. */
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
         if ((uintptr_t)nodes[i] == 0 ||
             (uintptr_t)nodes[i] > (uintptr_t)it->launches)
@@ -761,13 +766,12 @@ CUresult GraphLaunch(CUgraphExec exec, CUstream stream)
         result = enqueue(stream, it->launches);
     }
     if (result == CUDA_SUCCESS)
-        /* A clock that only launches advance: times of tests are exact. */
+        /* Only launches advance the clock, so that times in tests are exact. */
         now_us += it->launches * the_fake_cuda.launch_us;
     return end(result);
 }
 
-/* Destroys an object. A handle of another context, or a stale one, is
- * refused. */
+/* Destroys an object. Refuses stale handles and handles of other contexts. */
 static CUresult destroy(int call, kind of, const void *handle)
 {
     CUresult result = begin(call);
@@ -822,7 +826,7 @@ CUresult EventQuery(CUevent event)
 
     if (result == CUDA_SUCCESS && find(EVENT, event, current()) == NULL)
         result = FAKE_INVALID_HANDLE;
-    /* A kernel that never ends. */
+    /* The kernel never ends. */
     if (result == CUDA_SUCCESS && the_fake_cuda.hangs)
         result = CUDA_ERROR_NOT_READY;
     return end(result);
@@ -848,10 +852,10 @@ CUresult MemAlloc(CUdeviceptr *memory, size_t bytes)
     CUresult result = begin(FAKE_MemAlloc);
     void *taken = NULL;
 
-    /* The driver refuses an allocation of nothing. */
+    /* Like the driver, refuses an allocation of 0 bytes. */
     if (result == CUDA_SUCCESS && bytes == 0)
         result = FAKE_INVALID_VALUE;
-    /* 256 bytes is the alignment that the driver promises. */
+    /* The driver promises an alignment of 256 bytes. */
     if (result == CUDA_SUCCESS && (bytes > the_fake_cuda.memory_bytes ||
                                    posix_memalign(&taken, 256, bytes) != 0))
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -879,7 +883,7 @@ CUresult MemFree(CUdeviceptr memory)
     return end(result);
 }
 
-/* Memory of the host, which is no object of a context here. */
+/* Allocates host memory. Here it does not belong to a context. */
 CUresult MemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     CUresult result = begin(FAKE_MemHostAlloc);
@@ -899,7 +903,7 @@ CUresult MemFreeHost(void *memory)
     return end(result);
 }
 
-/* A copy is work on its stream, within one allocation. */
+/* Copies within one allocation, as work on a stream. */
 static CUresult check_range(CUdeviceptr memory, size_t bytes, CUstream stream)
 {
     if (find_memory(memory, bytes) == NULL)
@@ -931,7 +935,7 @@ CUresult MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
     return end(result);
 }
 
-/* libspc does not call this one; a library beside it does. */
+/* libspc does not call this function; other libraries of the process do. */
 __attribute__((visibility("default"))) CUresult
 MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                 CUstream stream) __asm__("cuMemcpyDtoDAsync_v2");
@@ -960,7 +964,7 @@ CUresult MemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
         result = check_range(to, bytes, stream);
     if (result == CUDA_SUCCESS)
         the_fake_cuda.bytes_set += bytes;
-    /* In a capture it only becomes a node. */
+    /* During a capture this only adds a node. */
     if (result == CUDA_SUCCESS && !is_capturing(stream))
         memset((void *)(uintptr_t)to, byte, bytes);
     return end(result);
@@ -968,7 +972,7 @@ CUresult MemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes,
 
 /* ---- modules and functions -------------------------------------------- */
 
-/* The kernels that every module has, with the size of their parameter. */
+/* The kernels that every module has, and the sizes of their parameters. */
 static const struct {
     const char *name;
     size_t bytes;
@@ -1053,7 +1057,7 @@ CUresult ModuleUnload(CUmodule module)
     return end(result);
 }
 
-/* A second request for the same name gives the same function. */
+/* Returns the same function for a second request of the same name. */
 static object *find_function(object *module, const char *name)
 {
     object *it = module->context->objects;
@@ -1078,7 +1082,7 @@ CUresult ModuleGetFunction(CUfunction *function, CUmodule module,
         if (it == NULL) {
             it = add(FUNCTION);
             it->module = from;
-            /* More shared memory must be asked for (FuncSetAttribute). */
+            /* More shared memory requires a call of FuncSetAttribute. */
             it->shared_limit = SHARED_FIRST;
             snprintf(it->name, sizeof(it->name), "%s", name);
         }
@@ -1111,7 +1115,7 @@ CUresult FuncSetAttribute(CUfunction function, int attribute, int value)
     if (result == CUDA_SUCCESS && it == NULL)
         result = FAKE_INVALID_HANDLE;
     if (result == CUDA_SUCCESS &&
-        /* The other attribute is a share in per cent. */
+        /* The other attribute is a percentage. */
         (value < 0 || value > (limit ? SHARED_BLOCK : 100)))
         result = FAKE_INVALID_VALUE;
     if (result == CUDA_SUCCESS && limit)
@@ -1119,8 +1123,8 @@ CUresult FuncSetAttribute(CUfunction function, int attribute, int value)
     return end(result);
 }
 
-/* Blocks that fit into one multiprocessor. Each also takes RESERVED bytes of
- * shared memory for the system. */
+/* Returns how many blocks fit into one multiprocessor. The system takes
+ * RESERVED bytes of shared memory for each. */
 static int resident(int threads, size_t shared_bytes)
 {
     int by_threads = 2048 / threads;
@@ -1167,7 +1171,8 @@ CUresult OccupancyMaxActiveClusters(int *clusters, CUfunction function,
 
 /* ---- launches --------------------------------------------------------- */
 
-/* `count` words of four bytes, in one allocation. NULL is fine for 0 words. */
+/* True if `count` words of four bytes lie in one allocation. NULL is fine for 0
+ * words. */
 static bool is_words(const void *memory, long long count)
 {
     return count == 0 ||
@@ -1191,7 +1196,7 @@ static bool pairs_are_sound(const spc_pairs_view *pairs, long long rows)
            is_words(pairs->begin, pairs->offsets + 1);
 }
 
-/* A map of points has neither a table nor masks. */
+/* Maps of points have neither a table nor masks. */
 static bool triplets_are_sound(const spc_conv_args *args)
 {
     const spc_triplets_view *t = &args->triplets;
@@ -1201,7 +1206,7 @@ static bool triplets_are_sound(const spc_conv_args *args)
            is_words(t->list, 2LL * t->capacity);
 }
 
-/* A kernel that reads pairs need not have a table. */
+/* Kernels that read pairs may do without a table. */
 static bool view_is_sound(const spc_conv_args *args)
 {
     const spc_map_view *map = &args->map;
@@ -1225,7 +1230,7 @@ static bool conv_is_sound(const spc_conv_args *args)
            (args->workspace == NULL || is_words(args->workspace, 1));
 }
 
-/* The arrays of a set of voxels. */
+/* Checks the arrays of a set of voxels. */
 static bool set_is_sound(const spc_index_set *set)
 {
     long long rows = set->rows_padded, words = 128LL << set->share_shift;
@@ -1236,7 +1241,7 @@ static bool set_is_sound(const spc_index_set *set)
            is_words(set->order, rows) && is_words(set->count, 1);
 }
 
-/* Arrays that are read only where the set is built. */
+/* Checks the arrays that are read only if the set is built. */
 static bool build_is_sound(const spc_index_args *args)
 {
     return is_words(args->coords, 4LL * args->source_rows) &&
@@ -1244,7 +1249,7 @@ static bool build_is_sound(const spc_index_args *args)
            is_words(args->bins, 128LL << args->set.share_shift);
 }
 
-/* The list ends at the first order without rows. */
+/* Checks the tables of tiles. The list ends at the first order without rows. */
 static bool tiles_are_sound(const spc_index_args *args, unsigned grid)
 {
     long long table = SPC_SORT_TABLE((long long)grid, 1 << SPC_SORT_DIGIT);
@@ -1262,7 +1267,7 @@ static bool tiles_are_sound(const spc_index_args *args, unsigned grid)
     return true;
 }
 
-/* Arrays that are written where a map is searched. */
+/* Checks the arrays that are written if a map is searched. */
 static bool map_is_sound(const spc_index_args *args, unsigned grid)
 {
     long long rows = args->set.rows_padded;
@@ -1277,7 +1282,8 @@ static bool map_is_sound(const spc_index_args *args, unsigned grid)
            tiles_are_sound(args, grid);
 }
 
-/* The arguments of a launch that indexes: each stage has arrays of its own. */
+/* Checks the arguments of a launch that indexes. Each stage has arrays of its
+ * own. */
 static bool index_is_sound(const spc_index_args *args, unsigned grid)
 {
     long long rows = args->set.rows_padded;
@@ -1293,7 +1299,7 @@ static bool index_is_sound(const spc_index_args *args, unsigned grid)
            (!(args->stages & ~SPC_INDEX_BUILD) || map_is_sound(args, grid));
 }
 
-/* The arguments of the kernel that lists pairs. */
+/* Checks the arguments of the kernel that lists pairs. */
 static bool list_is_sound(const spc_index_args *args, unsigned grid)
 {
     const spc_index_by_offset *pairs = &args->by_offset;
@@ -1364,7 +1370,7 @@ static bool voxelise_is_sound(const spc_voxelise_args *args)
 }
 
 /*
- * Checks for errors that a kernel with the documented accesses would run into.
+ * Checks that the documented accesses of the kernel stay inside its arrays.
  */
 static bool is_sound(const fake_launch *launch)
 {
@@ -1390,8 +1396,8 @@ static bool is_sound(const fake_launch *launch)
     return true;
 }
 
-/* Notes the attributes of a launch; false for one that the library does not
- * use. */
+/* Notes the attributes of a launch. Returns false for an attribute that the
+ * library does not use. */
 static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
@@ -1410,7 +1416,7 @@ static bool read_attributes(fake_launch *out, const CUlaunchConfig *config)
     return true;
 }
 
-/* The driver's limits on a launch. */
+/* Checks the driver's limits on a launch. */
 static CUresult check_launch(const CUlaunchConfig *c, const object *function,
                              bool cooperative)
 {
@@ -1427,7 +1433,8 @@ static CUresult check_launch(const CUlaunchConfig *c, const object *function,
     return CUDA_SUCCESS;
 }
 
-/* Does the part of a launch that the host reads back: the test's statistics. */
+/* Writes what the host reads back after a launch: the statistics that the test
+ * has set. */
 static void run_kernel(const fake_launch *launch)
 {
     const spc_index_args *index = &launch->args.index;
@@ -1491,7 +1498,7 @@ CUresult LaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
     return end(result);
 }
 
-/* ---- the double itself: an H200 without errors -------------------------- */
+/* ---- the driver's state: an H200 without errors -------------------------- */
 
 fake_cuda the_fake_cuda = {
     .devices = 1,

@@ -8,10 +8,10 @@
 
 #include "device/cuda_driver.h"
 #include "templates/shared/spc_abi.h"
-/* After spc_abi.h. */
+/* index_abi.h needs spc_abi.h. */
 #include "templates/shared/index_abi.h"
 #include "templates/shared/spc_measure.h"
-/* After index_abi.h. */
+/* These need index_abi.h. */
 #include "templates/shared/feature_abi.h"
 #include "templates/shared/points_abi.h"
 #include "templates/shared/regroup_abi.h"
@@ -26,7 +26,7 @@ enum {
         FAKE_CALLS
 };
 
-/* Answers of a driver that cuda_driver.h does not name. */
+/* Statuses of the driver that cuda_driver.h does not name. */
 enum {
     FAKE_INVALID_VALUE = 1,
     FAKE_NOT_INITIALIZED = 3,
@@ -59,8 +59,8 @@ typedef struct fake_launch {
     size_t node;   /* number in the graph; `after` has its predecessors */
     size_t after[FAKE_OPEN];
     int after_count;
-    int unwaited; /* work on the default stream, if this is on another */
-    int loose;    /* work on other streams, if this is on the default */
+    int unwaited; /* on another stream: pending works of the default one */
+    int loose;    /* on the default stream: pending works of others */
     union {
         spc_conv_args conv;
         spc_pack_args pack;
@@ -73,7 +73,7 @@ typedef struct fake_launch {
         spc_gather_args gather;
         spc_feature_args feature;
         spc_voxelise_args voxelise;
-        spc_radius_args radius; /* the largest struct of the point kernels */
+        spc_radius_args radius; /* the largest arguments of point kernels */
     } args;
 } fake_launch;
 
@@ -88,29 +88,30 @@ typedef struct fake_cuda {
     int major, minor; /* compute capability */
     int multiprocessors, shared_block, memory_khz, bus_bits;
     size_t memory_bytes, l2_bytes;
-    double launch_us;      /* duration of a launch, by the events' clock */
+    double launch_us;      /* time of a launch on the events' clock */
     bool hangs;            /* no event ever completes */
     void (*on_wait)(void); /* called while a thread waits for a stream */
-    int stats[FAKE_STATS]; /* results of building a set */
-    int pairs;             /* results of building a map */
+    int stats[FAKE_STATS]; /* results of each set that is built */
+    int pairs;             /* pairs of each map that is built */
     /*
-     * The call with this number (from 1) fails, or every call of a kind; 0 and
-     * -1 mean no failure. Calls that free or end something have their effect
-     * all the same, as when a driver reports an earlier failure.
+     * Makes the call with number fail_at (from 1) fail, and every call of the
+     * kind fail_call; 0 and -1 mean no failure. Calls that free or end
+     * something still have their effect, as if a driver reported an earlier
+     * failure.
      */
     int fail_at, fail_call;
     CUresult fail_with;
 
     /* ---- records ---- */
     int calls, count[FAKE_CALLS];
-    int failed; /* the last call that was made to fail, or -1 */
+    int failed; /* the last call that failed on request, or -1 */
     fake_live live;
-    int retained;     /* reference count of primary contexts */
-    int reclaimed;    /* objects that were freed only by their context's end */
-    int pending;      /* work on the default stream that was not waited for */
+    int retained;     /* references to primary contexts */
+    int reclaimed;    /* objects that were freed by their context's end */
+    int pending;      /* works of the default stream not waited for */
     size_t bytes_set; /* bytes of all memory fills */
-    int copies;       /* from device to device */
-    int launches;     /* the last of them are in launch[] */
+    int copies;       /* copies from device to device */
+    int launches;     /* launch[] has the last of them */
     fake_launch launch[FAKE_LAUNCHES];
     CUstream replayed; /* the stream of the last graph launch */
 
@@ -122,7 +123,7 @@ typedef struct fake_cuda {
 } fake_cuda;
 
 /*
- * The only object of the library in addition to the driver's functions:
+ * The double exports the driver's functions and this object:
  *     extern fake_cuda the_fake_cuda;
  */
 

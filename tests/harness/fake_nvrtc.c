@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_nvrtc.c - a double of NVRTC for tests of the host code, which run no
- * kernel. It accepts every source and returns the smallest file that is a
- * cubin.
+ * kernels. It accepts every source and returns a minimal cubin.
  */
 #include <elf.h>
 #include <stddef.h>
@@ -13,7 +12,7 @@
 
 typedef struct cubin {
     Elf64_Ehdr header;
-    Elf64_Shdr sections[3]; /* none, names, code */
+    Elf64_Shdr sections[3]; /* null section, names, code */
     char names[32];
     char code[16];
 } cubin;
@@ -83,8 +82,8 @@ int nvrtcCompileProgram(void *program, int count, const char *const *options)
 {
     int *capability = program;
 
-    /* The capability goes into the file's head, which the library compares with
-     * the device. */
+    /* The library compares the capability in the file's header with the
+     * device's. */
     for (int i = 0; i < count; i++) {
         const char *target = strstr(options[i], "sm_");
         if (target != NULL)
@@ -129,7 +128,7 @@ int nvrtcGetCUBIN(void *program, char *out)
 
 int nvrtcGetProgramLogSize(void *program, size_t *bytes)
 {
-    /* The empty text ends with a zero byte, which counts. */
+    /* The size of the empty text includes its final zero byte. */
     *bytes = 1;
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* header_structs.h - every struct of a public header has a known size. */
+/* header_structs.h - checks that tests know the size of every struct of a
+ * public header. */
 #ifndef SPC_TESTS_HEADER_STRUCTS_H
 #define SPC_TESTS_HEADER_STRUCTS_H
 

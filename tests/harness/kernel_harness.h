@@ -2,8 +2,8 @@
 /*
  * kernel_harness.h - runs one candidate of a convolution template directly:
  * renders, compiles, loads, packs and launches it on a view of
- * relation_harness.h. For tests of templates without a context or a database,
- * on devices that use host memory.
+ * relation_harness.h. It serves tests of templates without a context or a
+ * database, on devices that use host memory.
  */
 #ifndef SPC_TESTS_KERNEL_HARNESS_H
 #define SPC_TESTS_KERNEL_HARNESS_H
@@ -55,7 +55,7 @@ static inline void harness_close(harness *r)
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* Inputs, weights and bias twice: as stored, and as floats. */
+/* Inputs, weights and bias, each as stored and as floats. */
 typedef struct harness_data {
     float *in, *weights, *bias;
     void *in_stored, *weights_stored;
@@ -82,7 +82,7 @@ static inline void harness_fill(float *values, size_t n, spc__random *random)
         values[i] = (float)(2 * spc__random_unit(random) - 1);
 }
 
-/* Multiples of `unit` from -2 to 2. */
+/* Fills an array with multiples of `unit` from -2 to 2. */
 static inline void harness_fill_whole(float *values, size_t n, float unit,
                                       spc__random *random)
 {
@@ -90,8 +90,8 @@ static inline void harness_fill_whole(float *values, size_t n, float unit,
         values[i] = unit * (float)((int)spc__random_below(random, 5) - 2);
 }
 
-/* `whole`: numbers whose sums of products are exact in any order. f32 inputs
- * have one bit more than tf32 holds. */
+/* Makes the data. With `whole`, sums of products are exact in any order. f32
+ * inputs have one bit more than tf32 holds. */
 static inline void harness_data_create(harness_data *data, const spc_conv *conv,
                                        int64_t rows, bool whole)
 {
@@ -143,7 +143,7 @@ typedef struct harness_kernel {
     void *packed;
 } harness_kernel;
 
-/* Renders, compiles, loads and packs; `config` NULL: the default. */
+/* Renders, compiles, loads and packs. If `config` is NULL, uses the default. */
 static inline spc_status harness_build(harness_kernel *out, harness *r,
                                        const char *name, const spc_conv *conv,
                                        const spc__attrs *config,
@@ -198,7 +198,7 @@ static inline spc_status harness_build(harness_kernel *out, harness *r,
     spc_pack_args args = {
         data->weights_stored, out->packed, cin, 1, offsets * cin, 0};
     void *other = NULL;
-    if (rsck) { /* the same weights in the other layout */
+    if (rsck) { /* the weights in the other layout */
         size_t bytes = data->element_bytes;
         char *to = other = malloc((size_t)(offsets * cin * cout) * bytes);
         for (int64_t k = 0; k < offsets; k++)
@@ -236,8 +236,9 @@ typedef struct harness_run {
     spc__launch launch, first, sum;
 } harness_run;
 
-/* The blocks of a persistent kernel, or one block (or cluster) for each tile. A
- * test may request fewer blocks of a persistent kernel. */
+/* Returns the grid: the blocks of a persistent kernel, or one block (or
+ * cluster) for each tile. A test may request fewer blocks of a persistent
+ * kernel. */
 static inline unsigned harness_grid(const harness *r, const spc__attrs *launch,
                                     int tiles)
 {
@@ -265,7 +266,8 @@ static inline size_t harness_workspace_bytes(const harness_run *run)
                     block * run->launch.grid_x * run->launch.grid_y);
 }
 
-/* The blocks of the kernel that sums. Few if they walk over tiles. */
+/* Returns how many blocks the summing kernel has. They are few if each walks
+ * over several tiles. */
 static inline unsigned harness_sum_grid(const spc__attrs *launch, int tiles)
 {
     bool walks = spc__attrs_number(launch, "sum_blocks_per_sm", 0) > 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layer_harness.h - for tests: one layer from its text to its checked result.
+ * layer_harness.h - for tests: runs one layer, from its text to its checked
+ * result.
  */
 #ifndef LAYER_HARNESS_H
 #define LAYER_HARNESS_H
@@ -99,7 +100,7 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
     r->buffers.workspace = r->workspace;
 }
 
-/* Fills the result with NaN, so that an element that is not written shows. */
+/* Fills the result with NaN, so that unwritten elements are detected. */
 static inline void harness_poison(harness *r)
 {
     assert_ok(r->fixture->ops->fill(r->ctx->device, r->fixture->out.data, 0xff,

@@ -16,8 +16,8 @@
                       (ctx) ? spc_ctx_error(ctx) : "");                        \
     } while (0)
 
-/* Check reports every assertion to its parent process. In loops over a map this
- * would take most of the time. */
+/* Check reports every assertion to its parent process. In loops over a map
+ * these reports would take most of the time. */
 #define require(condition, ...)                                                \
     do {                                                                       \
         if (!(condition))                                                      \
@@ -33,7 +33,7 @@ static void *fetch(spc_ctx *ctx, const void *from, size_t count)
     return to;
 }
 
-/* The offsets of a view. */
+/* The range of a view's offsets. */
 typedef struct view_part {
     int begin, end;
     bool is_group;
@@ -83,7 +83,7 @@ static unsigned tile_word(const spc_map_view *v, const unsigned *mask, int tile,
     return all;
 }
 
-/* Tiles with at least one offset. */
+/* Counts the tiles with at least one offset. */
 static int count_tiles(const spc_map_view *v, const unsigned *mask)
 {
     int tiles = (v->rows + v->tile_rows - 1) / v->tile_rows, some = 0;
@@ -97,8 +97,8 @@ static int count_tiles(const spc_map_view *v, const unsigned *mask)
     return some;
 }
 
-/* Checks that tiles are sorted by falling cost, equal ones in their order, with
- * their masks. */
+/* Checks that tiles are sorted by descending cost, that equal ones keep their
+ * order, and that their masks are right. */
 static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
                         const view_part *part, const unsigned *mask)
 {
@@ -152,7 +152,7 @@ static int *check_group(spc_ctx *ctx, const spc_map *map, const char *name,
     spc_map_view v;
 
     ck_assert(spc__map_view_group(&v, map, name, tile_rows, group));
-    v.rows = (int)spc_map_rows_out(map); /* of the capacity */
+    v.rows = (int)spc_map_rows_out(map); /* tiles of the capacity */
     size_t padded = (size_t)v.rows_padded;
     int *order = fetch(ctx, v.order, padded);
     int *index = fetch(ctx, v.index, padded * (size_t)v.offsets);

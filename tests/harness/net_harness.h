@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_harness.h - a network on a device: planned, run on scenes, compared with
- * the oracle. Also a network on the double of the driver, whose calls are
- * counted.
+ * net_harness.h - plans a network on a device, runs it on scenes, and compares
+ * it with the oracle. Also runs networks on the double of the driver, which
+ * counts calls.
  */
 #ifndef SPC_TESTS_NET_HARNESS_H
 #define SPC_TESTS_NET_HARNESS_H
@@ -62,7 +62,8 @@ static inline void open_context(harness *r, const char *device)
 
     options.device = device;
     options.database = suite_database();
-    options.threads = suite_is_gpu() ? 0 : 2; /* the oracle of whole scenes */
+    /* the oracle takes long for whole scenes */
+    options.threads = suite_is_gpu() ? 0 : 2;
     assert_net(spc_ctx_create(&r->ctx, &options, &error));
 }
 
@@ -74,8 +75,8 @@ static inline void load(harness *r, const char *name, spc_dtype dtype)
     spc_net_describe(&r->info, r->net);
 }
 
-/* Options for `capacity` voxels of -64 to 63, or of the network's shape, in two
- * batch elements. */
+/* Returns options for `capacity` voxels in two batch elements, with coordinates
+ * from -64 to 63 or within the network's shape. */
 static inline spc_net_options options_for(int64_t capacity)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -132,7 +133,7 @@ static inline void close_harness(harness *r)
     spc_ctx_free(r->ctx);
 }
 
-/* Integers of -2 to 2, different for each scene. */
+/* Fills features with integers from -2 to 2, different for each scene. */
 static inline void upload(harness *r, const spc_scene *scene, uint64_t seed)
 {
     const spc__dtype *type = spc__dtype_of(r->info.input->dtype);
@@ -170,7 +171,8 @@ static inline void poison(harness *r)
 }
 
 /*
- * `rows` voxels of 0 to 23 (z: to 15) in `batches` elements, in random order.
+ * Makes `rows` voxels from 0 to 23 (z: to 15) in `batches` batch elements, in
+ * random order.
  */
 static inline spc_scene *draw_scene(int rows, int batches, uint64_t seed)
 {
@@ -228,7 +230,7 @@ static inline spc_scene *scene_of(int i)
     return draw_scene(rows[i % LENGTH(rows)], 1 + i % 2, (uint64_t)i + 1);
 }
 
-/* Compares the run with the oracle; integers exactly. */
+/* Compares the run with the oracle; integers must be equal. */
 static inline void check_run(harness *r, const spc_scene *scene, bool exact)
 {
     spc_net_verdict verdict;
@@ -241,7 +243,8 @@ static inline void check_run(harness *r, const spc_scene *scene, bool exact)
                   verdict.worst);
 }
 
-/* The bytes of all outputs, one after the other; owned by the caller. */
+/* Returns the bytes of all outputs, one after the other. The caller owns
+ * them. */
 static inline char *outputs_of(harness *r, size_t *bytes)
 {
     char *out = NULL;
@@ -272,9 +275,9 @@ static inline void make_deterministic(spc_net *net)
 }
 
 /*
- * Plans with and without shared memory, runs and replays. All give the same
- * bits, and agree with the oracle within rounding errors. A GPU replays a
- * hundred scenes.
+ * Plans with and without shared memory, runs and replays. All results must have
+ * the same bits, and agree with the oracle within rounding errors. A GPU
+ * replays a hundred scenes.
  */
 static inline void compare_replays(harness *r, const spc_net_options *o,
                                    int scenes)
@@ -309,7 +312,7 @@ static inline void compare_replays(harness *r, const spc_net_options *o,
         char *got = outputs_of(r, &bytes);
         ck_assert_uint_eq(bytes, want_bytes);
         require(memcmp(got, want, bytes) == 0, "scene %d differs", i);
-        check_run(&other, scene, false); /* and therefore the replay's */
+        check_run(&other, scene, false); /* so the replay agrees too */
         free(want);
         free(got);
         spc_scene_free(scene);
@@ -333,7 +336,7 @@ static inline void open_doubles(void)
     assert_net(spc__cuda_open(&api, &error));
 }
 
-/* The launch that is this node of the last graph. */
+/* Returns the launch that is this node of the last graph. */
 static inline const fake_launch *launch_at(size_t node)
 {
     for (int i = fake->launches - 1; i >= 0; i--)
@@ -362,7 +365,7 @@ static inline bool is_about_contexts(int call)
            call == FAKE_CtxPopCurrent;
 }
 
-/* The calls since `before` are only of these kinds. */
+/* Checks that all calls since `before` are of these kinds. */
 static inline void check_calls(const int before[FAKE_CALLS], int one, int other)
 {
     for (int call = 0; call < FAKE_CALLS; call++)
@@ -372,8 +375,9 @@ static inline void check_calls(const int before[FAKE_CALLS], int one, int other)
                 fake->count[call] - before[call]);
 }
 
-/* Twenty runs consist only of launches, always the same number and at least
- * `least`. Twenty replays are one launch each. Neither allocates memory. */
+/* Checks that each of twenty runs makes nothing but launches, always equally
+ * many and at least `least`, and that each of twenty replays is one graph
+ * launch. Neither may allocate memory. */
 static inline void count_calls(harness *r, int least)
 {
     int before[FAKE_CALLS], launches = 0;

@@ -6,7 +6,7 @@
  *
  * onnx_write() writes a whole network. By default batch normalisation is folded
  * into the weights, sums and activations are separate nodes, axes are in the
- * file's order, and rulebooks are named by the two sets that they connect.
+ * file's order, and a rulebook is named after the two sets that it connects.
  */
 #ifndef SPC_TESTS_ONNX_HARNESS_H
 #define SPC_TESTS_ONNX_HARNESS_H
@@ -140,9 +140,9 @@ static inline void attr_floats(spc__buf *node, const char *name,
 
 typedef struct onnx_graph {
     spc__buf body;
-    int tensors; /* number made so far; names are numbers, the input is "0" */
+    int tensors; /* tensors made so far; "0" is the input */
     int nodes;
-    int opset; /* 0: the version that exporters write */
+    int opset; /* 0: the usual version */
 } onnx_graph;
 
 /* Begins a node; its output is number `out`. */
@@ -186,7 +186,7 @@ static inline int add_plain(onnx_graph *g, const char *type, const int *inputs,
     return out;
 }
 
-/* Halves, as raw bytes or as one int32 each. */
+/* Adds an array of halves, as raw bytes or as one int32 each. */
 static inline void add_halves(onnx_graph *g, const char *name, const int *dims,
                               int rank, const uint16_t *values, bool raw)
 {
@@ -236,19 +236,18 @@ enum { ONNX_SETS = 32, ONNX_TENSORS = 512 };
 
 /* How layers name their rulebooks. */
 typedef enum onnx_keys {
-    KEYS_RIGHT, /* shared, as in spconv */
-    KEYS_NONE,  /* not named, or named "" */
-    KEYS_EACH,  /* a different one for each layer, as if nothing were shared */
-    KEYS_ONE    /* one for all layers, as if everything were shared */
+    KEYS_RIGHT, /* shared by layers, as in spconv */
+    KEYS_NONE,  /* no name, or "" */
+    KEYS_EACH,  /* one for each layer */
+    KEYS_ONE    /* one for all layers */
 } onnx_keys;
 
 typedef struct onnx_writer {
     onnx_graph graph;
     const spc_net *net;
-    const char *axes;            /* the axes of the file: "zyx" */
-    int shape[ONNX_SETS][3];     /* x, y, z */
-    int tensor_of[ONNX_TENSORS]; /* number in the file of each tensor of the
-                                  * network */
+    const char *axes;            /* axes of the file, such as "zyx" */
+    int shape[ONNX_SETS][3];     /* as x, y, z */
+    int tensor_of[ONNX_TENSORS]; /* name of each tensor in the file */
     bool int8;
     onnx_keys keys;
 } onnx_writer;
@@ -263,8 +262,9 @@ static inline void write_axes(const onnx_writer *w, spc__buf *node,
     attr_ints(node, name, theirs, 3, w->graph.nodes % 2 == 0);
 }
 
-/* [o][a][b][c][i] in the file's axes, times the scale of a folded
- * normalisation. For one offset without a stride, spconv 2 has [i][o]. */
+/* Adds weights as [o][a][b][c][i] in the file's axes, times the scale of a
+ * folded normalisation. For one offset without a stride, spconv 2 has
+ * [i][o]. */
 static inline void write_weights(onnx_writer *w, const spc__net_node *n,
                                  const char *name)
 {
@@ -307,7 +307,8 @@ static inline void write_bias(onnx_writer *w, const spc__net_node *n,
     free(halves);
 }
 
-/* The output shape of a strided layer: (S + 2p - d(k - 1) - 1) / s + 1. */
+/* Returns the output shape of a strided layer: (S + 2p - d(k - 1) - 1) / s +
+ * 1. */
 static inline void shape_behind(onnx_writer *w, const spc__net_node *n,
                                 int from, int to)
 {
@@ -321,8 +322,8 @@ static inline void shape_behind(onnx_writer *w, const spc__net_node *n,
 }
 
 /*
- * The output shape of a transposed layer: (S - 1) s - 2p + d(k - 1) + 1, plus
- * the output padding that it states, which is returned. Its origin is minus the
+ * Computes the output shape of a transposed layer: (S - 1) s - 2p + d(k - 1) +
+ * 1, plus the output padding, which is returned. Its origin is minus the
  * padding.
  */
 static inline void shape_transposed(onnx_writer *w, int padding[3], int more[3],
@@ -359,7 +360,7 @@ static inline void write_ranges(onnx_writer *w, spc__buf *node, int cout)
     free(ranges);
 }
 
-/* An inverse layer has the rulebook of the layer that it inverts. */
+/* An inverse layer uses the rulebook of the layer that it inverts. */
 static inline void write_rulebook(onnx_writer *w, spc__buf *node,
                                   const spc_conv *conv, int from, int to)
 {
@@ -481,7 +482,7 @@ static inline int write_group_sum(onnx_writer *w, const spc__net_node *n)
     return out;
 }
 
-/* N, C, and the plane as in the network. */
+/* Writes N, C, and the plane as in the network. */
 static inline int write_dense(onnx_writer *w, const spc__net_node *n)
 {
     const int *shape = w->shape[w->net->tensors[n->in[0]].set];
@@ -489,7 +490,7 @@ static inline int write_dense(onnx_writer *w, const spc__net_node *n)
     int in = w->tensor_of[n->in[0]], out;
     int first = out_zyx ? shape[1] : shape[0];
     int second = out_zyx ? shape[0] : shape[1];
-    /* For N, C, Z, Y, X and for N, C, X, Y, Z. */
+    /* Transposes to N, C, Z, Y, X or to N, C, X, Y, Z. */
     static const int moves[2][2][5] = {{{0, 1, 4, 2, 3}, {0, 1, 4, 3, 2}},
                                        {{0, 1, 2, 4, 3}, {0, 1, 2, 3, 4}}};
     spc__buf node;
@@ -544,7 +545,7 @@ static inline void onnx_write_all(spc__buf *out, onnx_writer *w,
     onnx_finish(out, &w->graph);
 }
 
-/* Writes `net`, which has its weights, for scenes of this shape. */
+/* Writes `net`, whose weights must be set, for scenes of this shape. */
 static inline void onnx_write(spc__buf *out, const spc_net *net,
                               const char *axes, const int shape[3], bool int8)
 {

@@ -25,7 +25,7 @@ static inline void *harness_allocate(size_t count, size_t bytes)
 
 /* ---- sets of coordinates ------------------------------------------------- */
 
-/* A box around the origin, larger than the range of any test's voxels and their
+/* A box around the origin that contains any test's voxels and their
  * neighbours. */
 enum { BOX = 64, BOX_FIRST = -16 };
 
@@ -87,7 +87,7 @@ static inline void points_draw(points *p, int count, int extent, uint64_t seed)
 
 typedef struct relation {
     int rows_in, rows, offsets, centre;
-    int32_t *from; /* [offsets][rows]: input row, or -1 */
+    int32_t *from; /* [offsets][rows]: the input row, or -1 */
 } relation;
 
 static inline void relation_init(relation *r, const spc_conv *conv, int rows_in,
@@ -115,8 +115,8 @@ static inline int32_t *relation_at(const relation *r, int offset, int row)
     return &r->from[(int64_t)offset * r->rows + row];
 }
 
-/* The output that sees the input at offset k. Returns false if there is no such
- * output. */
+/* Finds the output that sees the input at offset k. Returns false if there is
+ * none. */
 static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
                              int k)
 {
@@ -132,8 +132,8 @@ static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
     return true;
 }
 
-/* The outputs: the inputs themselves, or those of the floor rule, or all that
- * see an input. */
+/* Makes the outputs: the inputs themselves, those of the floor rule, or all
+ * that see an input. */
 static inline void points_of_rule(points *out, const points *in,
                                   const spc_geometry *g)
 {
@@ -175,7 +175,7 @@ static inline void relate(relation *r, const spc_conv *conv, const points *in,
         }
 }
 
-/* The layer's relation, over `count` random voxels of a cube. */
+/* Makes the layer's relation over `count` random voxels of a cube. */
 static inline void relation_of_layer(relation *r, const spc_conv *conv,
                                      int count, int extent, uint64_t seed)
 {
@@ -188,8 +188,8 @@ static inline void relation_of_layer(relation *r, const spc_conv *conv,
     points_release(&out);
 }
 
-/* A random table with the layer's number of offsets: a share `density` of the
- * entries is present, and every third row is empty. */
+/* Makes a random table with the layer's number of offsets. A share `density` of
+ * the entries is present, and every third row is empty. */
 static inline void relation_draw(relation *r, const spc_conv *conv, int rows_in,
                                  int rows, double density, uint64_t seed)
 {
@@ -217,7 +217,8 @@ static inline int64_t relation_pairs(const relation *r)
 
 enum row_order { OWN_ORDER, RANDOM_ORDER, MASK_ORDER };
 
-/* The content of memory that must not be read: rows far outside any array. */
+/* Poison for memory that must not be read: row numbers far outside any
+ * array. */
 enum { POISON = 0x3f3f3f3f };
 
 typedef struct layout {
@@ -276,8 +277,8 @@ static inline void order_rows(int *out, const relation *r, enum row_order order)
     free(rows);
 }
 
-/* Positions in [0, rows of the tiles) hold rows, then -1. Later positions,
- * which exist for more rows, are poisoned. */
+/* Positions up to the rows of the tiles hold rows, then -1. Later positions,
+ * the spare capacity, are poisoned. */
 static inline void lay_out_rows(layout *l, const relation *r, int tiles,
                                 enum row_order order)
 {
@@ -316,7 +317,7 @@ static inline int cost_of_tile(const layout *l, int tile)
     return cost;
 }
 
-/* Tiles by falling cost, then -1. */
+/* Lists tiles by descending cost, then -1. */
 static inline void lay_out_tiles(layout *l, int tiles)
 {
     const spc_map_view *v = &l->view;
@@ -338,7 +339,7 @@ static inline void lay_out_tiles(layout *l, int tiles)
         l->tile_order[t] = -1;
 }
 
-/* A view with capacity for `more_rows` additional rows. */
+/* Makes a view with capacity for `more_rows` additional rows. */
 static inline void layout_create(layout *l, const relation *r, int tile_rows,
                                  int more_rows, enum row_order order)
 {
@@ -361,7 +362,7 @@ static inline void layout_create(layout *l, const relation *r, int tile_rows,
         .tile_order = l->tile_order,
         .tile_mask = l->tile_mask,
         .tile_begin = l->tile_begin,
-        .rows = r->rows + more_rows, /* a capacity */
+        .rows = r->rows + more_rows, /* tiles of the capacity */
         .rows_padded = padded,
         .rows_in = r->rows_in,
         .offsets = r->offsets,

@@ -69,7 +69,7 @@ static inline void compile(spc__artefact *out, spc__device *device,
 enum { BUILT = 32 };
 
 /*
- * Modules that this process, or the one that it was forked from, has compiled.
+ * Modules that this process, or its parent before fork(), has compiled.
  */
 static struct built {
     char name[64];

@@ -17,7 +17,7 @@
 
 /* ---- the seed --------------------------------------------------------- */
 
-/* The seed of all random data: $SPC_SEED, else 1. Every run of a commit
+/* Returns the seed of all random data: $SPC_SEED, else 1. Every run of a commit
  * therefore uses the same data. */
 static inline uint64_t suite_base_seed(void)
 {
@@ -31,8 +31,8 @@ static inline uint64_t suite_base_seed(void)
 /* The exit status that marks a skipped program for ctest and gpu.sh. */
 enum { SUITE_SKIPPED = 77 };
 
-/* Checks that could not run, and the last reason. Shared with the processes in
- * which the checks run. */
+/* Counts the checks that could not run, and keeps the last reason. Shared with
+ * the processes that run the checks. */
 typedef struct suite_skips {
     int count;
     char why[1024];
@@ -58,7 +58,7 @@ static inline void suite_note_skip(const char *why)
     snprintf(suite_skipped->why, sizeof(suite_skipped->why), "%s", why);
 }
 
-/* Ends a test that this machine cannot run. Used before the test has made
+/* Ends a test that this machine cannot run. Call it before the test has made
  * anything. */
 #define skip_test(why)                                                         \
     do {                                                                       \
@@ -66,8 +66,8 @@ static inline void suite_note_skip(const char *why)
         return;                                                                \
     } while (0)
 
-/* False if the suite lacks a case of the requested name. Check would then run
- * nothing and report success. */
+/* Returns false if the suite lacks a case of the requested name. Check would
+ * then run nothing and report success. */
 static inline bool suite_has_case(Suite *suite)
 {
     const char *name = getenv("CK_RUN_CASE");
@@ -79,8 +79,8 @@ static inline bool suite_has_case(Suite *suite)
 }
 
 /*
- * A context without a named database has none, and uses no shipped records. So
- * no test depends on the user's own file, or on a file next to the build.
+ * Makes contexts use no database unless one is named, and no shipped records.
+ * So no test depends on the user's own file, or on a file next to the build.
  * Suites pass the database that they need (suite_database), or set these
  * variables.
  */
@@ -90,8 +90,8 @@ static inline void suite_choose_databases(void)
     setenv("SPC_SHIPPED", "", 1);
 }
 
-/* Runs the whole suite and frees it. Returns the exit status of the program,
- * which is that of a skipped one if any check was skipped. */
+/* Runs the whole suite and frees it. Returns the exit status of the program:
+ * SKIPPED if any check was skipped. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
@@ -139,8 +139,8 @@ static inline int suite_is_part(int argc, char **argv, const char *part)
 
 /* ---- the device ---------------------------------------------------------- */
 
-/* The device that the program got as its argument. NULL: none, which means the
- * devices that every machine has. */
+/* The device that was given as an argument. NULL: the devices that every
+ * machine has. */
 static const char *suite_device;
 
 static inline int suite_has_device(const char *device)
@@ -178,9 +178,9 @@ static inline int suite_open(int argc, char **argv)
 }
 
 /*
- * The database of compiled code that suites share, $SPC_TEST_DATABASE: code
- * that one suite has compiled is loaded by the next. "": none. Not for suites
- * that examine the contents of a database.
+ * Returns the database of compiled code that suites share, $SPC_TEST_DATABASE,
+ * or "". A suite loads code that an earlier one compiled. Suites that examine
+ * the contents of a database must not use it.
  */
 static inline const char *suite_database(void)
 {
@@ -192,7 +192,8 @@ static inline const char *suite_database(void)
 /* ---- seeds and samples --------------------------------------------------- */
 
 /*
- * The seed in `word`, an argument of the command line. NULL: suite_base_seed().
+ * Returns the seed in `word`, an argument of the command line. NULL:
+ * suite_base_seed().
  */
 static inline uint64_t suite_seed(const char *word)
 {
@@ -203,7 +204,8 @@ static inline uint64_t suite_seed(const char *word)
     return seed;
 }
 
-/* Selects among variants of a test: 0 unless another seed is set. */
+/* Returns a number that selects a variant of a test: 0 unless another seed is
+ * set. */
 static inline int suite_variant(void)
 {
     return (int)((suite_base_seed() - 1) % 1000);
@@ -211,16 +213,16 @@ static inline int suite_variant(void)
 
 static int suite_one_in = 1, suite_first;
 
-/* True if sampled tests should run completely. */
+/* True if sampled tests should run all their cases. */
 static inline bool suite_wants_all(void)
 {
     return getenv("SPC_TEST_ALL") != NULL;
 }
 
 /*
- * From now on suite_takes() is true for one number in `of`: always the same
- * ones for the same seed. $SPC_TEST_ALL takes all. With $SPC_TEST_PART as well,
- * "I/N" as in verify --part, N processes share them.
+ * From now on suite_takes() is true for one number in `of`, chosen by the seed.
+ * $SPC_TEST_ALL takes all numbers. If $SPC_TEST_PART is also set, to "I/N" as
+ * in verify --part, N processes share the numbers.
  */
 static inline void suite_sample_everywhere(int of)
 {
@@ -246,7 +248,7 @@ static inline void suite_sample_everywhere(int of)
     fflush(stdout);
 }
 
-/* The same, but a GPU without $SPC_SEED takes all numbers. */
+/* Like suite_sample(), but a GPU without $SPC_SEED takes all numbers. */
 static inline void suite_sample(int of)
 {
     if (!suite_is_gpu() || getenv("SPC_SEED") != NULL || suite_wants_all())
@@ -260,8 +262,8 @@ static inline bool suite_takes(int i)
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* The folder of the tests' data: $SPC_TEST_DATA, for a tree that was moved
- * after the build, else its location at compile time. */
+/* Returns the folder of the tests' data: $SPC_TEST_DATA, for a tree that was
+ * moved after the build, else its location at compile time. */
 static inline const char *suite_data(void)
 {
     const char *folder = getenv("SPC_TEST_DATA");
@@ -272,7 +274,7 @@ static inline const char *suite_data(void)
 #endif
 }
 
-/* A file or folder in the test data. Valid until the next call. */
+/* Returns a path in the test data. It is valid until the next call. */
 static inline const char *suite_path(const char *name)
 {
     static char path[4096];
@@ -281,8 +283,8 @@ static inline const char *suite_path(const char *name)
     return path;
 }
 
-/* The folder of recorded scans: $SPC_SCENES, or shared/scenes next to the
- * source folder. NULL if it does not exist. */
+/* Returns the folder of recorded scans: $SPC_SCENES, or shared/scenes next to
+ * the source folder. NULL if it does not exist. */
 static inline const char *suite_scenes(void)
 {
     static char path[4096];

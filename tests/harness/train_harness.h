@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train_harness.h - for tests: a network in training with numbers on its
+ * train_harness.h - for tests: a network in training, with its data on the
  * device.
  */
 #ifndef TRAIN_HARNESS_H
@@ -15,7 +15,7 @@
 
 static spc_error error;
 
-/* Numbers from -1 to 1, owned by the caller. */
+/* Returns numbers from -1 to 1. The caller owns them. */
 static inline float *draw(int64_t count, uint64_t seed)
 {
     float *out = malloc((size_t)count * sizeof(*out) + 1);

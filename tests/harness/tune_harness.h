@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune_harness.h - for tests: a run of the tuner and its reports, with a
- * temporary database.
+ * tune_harness.h - for tests: runs the tuner with a temporary database, and
+ * keeps its reports.
  */
 #ifndef TUNE_HARNESS_H
 #define TUNE_HARNESS_H
@@ -33,8 +33,8 @@ typedef struct recorded {
         double us, cold_us, error;
     } at[MOST];
     volatile int cancel;
-    int cancel_after; /* trials timed; 0: never */
-    sqlite3 *locker;  /* rolled back after the first trial is timed */
+    int cancel_after; /* ends the run after this many timed trials; 0: never */
+    sqlite3 *locker;  /* transaction to roll back after the first timed trial */
 } recorded;
 
 static inline void on_trial(const spc_trial *trial, void *payload)
@@ -137,8 +137,8 @@ static inline void remove_database(char *path)
     spc__temp_dir_remove(path);
 }
 
-/* Checks the plan that a program gets from the database that was just filled.
- * Takes ownership of the context. */
+/* Checks the plan that a program gets from the filled database. Takes ownership
+ * of the context. */
 static inline void check_plan(spc_ctx *ctx, const char *layer,
                               const char *scene, const char *winner)
 {

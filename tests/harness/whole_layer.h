@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole_layer.h - for tests: a layer of integers on voxels of the test, through
- * a map and a plan, from arrays of floats to arrays of floats.
+ * whole_layer.h - for tests: runs a layer of integers on the test's voxels by a
+ * map and a plan. Inputs and outputs are arrays of floats.
  */
 #ifndef SPC_TESTS_WHOLE_LAYER_H
 #define SPC_TESTS_WHOLE_LAYER_H
@@ -33,7 +33,8 @@ typedef struct cloud {
 } cloud;
 
 /*
- * Voxels of three batch elements, one after the other; coordinates from -4 on.
+ * Makes voxels of three batch elements, one after the other. Coordinates start
+ * at -4.
  */
 static inline void draw_cloud(cloud *out, int each, int extent, uint64_t seed)
 {
@@ -61,7 +62,7 @@ typedef struct layer {
     spc_ctx *ctx;
     spc_conv conv;
     spc_map *map;
-    const float *bias; /* bias [cout] on the host, if the layer has a bias */
+    const float *bias; /* on the host, [cout], if the layer has a bias */
     int64_t rows_in, rows_out;
 } layer;
 
@@ -98,7 +99,7 @@ static inline void layer_close(layer *l)
     spc_map_free(l->map);
 }
 
-/* Small integers; the caller frees them. */
+/* Returns small integers. The caller frees them. */
 static inline float *draw(int64_t count, uint64_t seed)
 {
     float *out = malloc((size_t)count * sizeof(*out) + 4);
@@ -147,9 +148,9 @@ static inline float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
 }
 
 /*
- * The default plan of the layer or, if `name` is given, a candidate of that
- * template, with `values` instead of those of its default. NULL if there is no
- * such candidate.
+ * Makes the default plan of the layer or, if `name` is given, a candidate of
+ * that template, whose default is changed by `values`. Returns NULL if there is
+ * no such candidate.
  */
 static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
 {
@@ -190,7 +191,7 @@ static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
     return plan;
 }
 
-/* The layer's outputs [rows_out][cout] for inputs [rows_in][cin], with
+/* Returns the layer's outputs [rows_out][cout] for inputs [rows_in][cin], with
  * canonical weights. Takes ownership of the plan. */
 static inline float *run_plan(layer *l, spc_plan *plan, const float *in,
                               const float *weights)

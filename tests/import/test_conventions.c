@@ -23,9 +23,9 @@
 
 /* ---- an inverse layer ---------------------------------------------------- */
 
-/* Like spconv's SparseInverseConv3d, and the layers that MinkowskiEngine and
- * TorchSparse call transposed, over a cached map: by the geometry of the
- * strided layer. */
+/* These layers reuse the geometry of a strided layer, like spconv's
+ * SparseInverseConv3d and, over a cached map, the transposed layers of
+ * MinkowskiEngine and TorchSparse. */
 static const char *const inverses[] = {
     "inverse,cin=3,cout=4,k=2,stride=2,rule=floor,dtype=f32",
     "inverse,cin=3,cout=4,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
@@ -33,7 +33,8 @@ static const char *const inverses[] = {
     "dtype=f32",
 };
 
-/* The voxels in random order, as earlier layers of a network may leave them. */
+/* Returns the voxels in random order, as earlier layers of a network may leave
+ * them. */
 static void shuffle(cloud *voxels, uint64_t seed)
 {
     spc__random random;
@@ -87,8 +88,8 @@ static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
     out->rows_out = spc_map_rows_out(out->map);
 }
 
-/* The contribution of coarse voxel i to fine voxel o: o = i s - p + r d, with
- * the weight of r, which the strided layer used for the same pair. */
+/* Returns the contribution of coarse voxel i to fine voxel o = i s - p + r d.
+ * Its weight is that of r, which the strided layer used for the same pair. */
 static double from_coarse(const spc_conv *conv, const int32_t *o,
                           const int32_t *i, const float *x,
                           const float *weights, int co)
@@ -97,7 +98,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
     int offsets = spc_geometry_offset_count(g), k = 0;
     double sum = 0;
 
-    if (o[0] != i[0]) /* another batch element */
+    if (o[0] != i[0]) /* different batch elements */
         return 0;
     for (int a = 0; a < 3; a++) {
         int at = o[1 + a] - i[1 + a] * g->stride[a] + g->padding[a];
@@ -106,7 +107,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
         at /= g->dilation[a];
         if (at < 0 || at >= g->kernel[a])
             return 0;
-        k = k * g->kernel[a] + at; /* z is fastest */
+        k = k * g->kernel[a] + at; /* z varies fastest */
     }
     for (int c = 0; c < conv->cin; c++)
         sum +=
@@ -114,7 +115,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
     return sum;
 }
 
-/* floor(v / 2), also for negative numbers. */
+/* Returns floor(v / 2), also for negative numbers. */
 static int64_t floor_half(int32_t value)
 {
     return value >= 0 ? value / 2 : -((1 - (int64_t)value) / 2);
@@ -132,8 +133,8 @@ static bool has_row(const int32_t *rows, int64_t count, const int64_t wanted[4])
     return false;
 }
 
-/* MinkowskiEngine's rule: the output of a voxel is half its coordinates,
- * rounded down. */
+/* By MinkowskiEngine's rule, a voxel's output has half its coordinates, rounded
+ * down. */
 static void check_floors(const cloud *voxels, const int32_t *coarse,
                          int64_t count)
 {
@@ -188,7 +189,7 @@ END_TEST
 
 /* ---- windows of two ------------------------------------------------------ */
 
-/* Voxels from 0 to `extent` - 1 on each axis, including both ends. */
+/* Makes voxels from 0 to `extent` - 1 on each axis; both ends occur. */
 static void draw_inside(cloud *out, int extent)
 {
     draw_cloud(out, 30, extent, 11);
@@ -199,8 +200,8 @@ static void draw_inside(cloud *out, int extent)
 
 /*
  * spconv's kernel 2, stride 2, padding 0 is the floor rule if the spatial shape
- * is even. If it is odd, no window contains the last plane: O = S div 2. The
- * inverse returns rows for the lost voxels with only the bias.
+ * is even. If it is odd, O = S div 2 and no window contains the last plane. The
+ * inverse layer gives the lost voxels only the bias.
  */
 START_TEST(windows_of_two_lose_the_last_plane_of_an_odd_shape)
 {
@@ -257,7 +258,7 @@ END_TEST
 /* ---- outputs of TorchSparse's strided layers ----------------------------- */
 
 /* TorchSparse uses the floor rule if each stride is 1 or the kernel's size,
- * else the footprint. `differs`: the other rule would give other outputs. */
+ * else the footprint. If `differs`, the other rule gives other outputs. */
 static const struct {
     int kernel[3], stride[3], padding;
     bool differs;
@@ -366,8 +367,8 @@ END_TEST
 
 /* ---- transposed layers --------------------------------------------------- */
 
-/* An axis in PyTorch's terms. `more` is the output_padding, `size` the inputs'
- * spatial shape, which spconv knows. */
+/* An axis in PyTorch's terms. `more` is the output_padding. `size` is the
+ * spatial shape of the inputs, which only spconv has. */
 typedef struct axis_rule {
     int kernel, stride, padding, more, dilation, size;
 } axis_rule;
@@ -430,8 +431,8 @@ static bool is_generated(const struct generated *by, const int32_t o[4],
     return true;
 }
 
-/* Each voxel once, in ascending order, and no other voxel of the surrounding
- * box. */
+/* Checks that each voxel occurs once, in ascending order, and no other voxel of
+ * the surrounding box. */
 START_TEST(a_transposed_layer_generates_what_its_engine_does)
 {
     const struct generated *by = &generated[_i % LENGTH(generated)];
@@ -444,7 +445,7 @@ START_TEST(a_transposed_layer_generates_what_its_engine_does)
     cloud voxels;
 
     draw_inside(&voxels, 6);
-    voxels.rows = 12; /* of the first batch element */
+    voxels.rows = 12; /* the first batch element */
     shuffle(&voxels, 12);
     geometry_of(&g, by);
     assert_ok(spc_memory_alloc(&coords, ctx, sizeof(voxels.at)),

@@ -26,7 +26,7 @@
 
 enum { MOST_FILES = 64, MOST_BYTES = 16384, ROUNDS = 10000 };
 
-static double seconds; /* 0: ROUNDS for each file */
+static double seconds; /* 0: ROUNDS for each file instead */
 static char *names[MOST_FILES];
 static int name_count;
 
@@ -35,7 +35,8 @@ static int name_count;
 typedef spc_status (*reader)(const unsigned char *data, size_t bytes,
                              spc_error *error);
 
-/* Reads every byte of every array, so that a sanitizer detects missing ones. */
+/* Reads every byte of every array, so that a sanitizer detects missing
+ * bytes. */
 static uint64_t sum_arrays(const spc_weights *weights)
 {
     uint64_t sum = 0;
@@ -150,7 +151,7 @@ static const struct {
     {".npy", read_npy},
 };
 
-/* Returns NULL if this build has no reader for the format. */
+/* Returns the format's reader, or NULL if this build has none. */
 static reader reader_of(const char *name)
 {
     for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++)
@@ -235,11 +236,11 @@ START_TEST(a_changed_file_is_read_or_refused_in_one_sentence)
 }
 END_TEST
 
-/* In an ONNX file only the versions of operator sets follow the network. */
+/* A cut behind the network may be accepted: in an ONNX file only the versions
+ * of operator sets follow it. */
 enum { BEHIND_NETWORK = 13 };
 
-/* An empty file is not tested: functions that open files refuse it before the
- * reader is called. */
+/* Skips the empty file, which is refused before the reader is called. */
 START_TEST(a_file_that_is_cut_short_is_refused)
 {
     const char *name = names[_i];
@@ -262,7 +263,7 @@ START_TEST(a_file_that_is_cut_short_is_refused)
 }
 END_TEST
 
-/* Files named "bad..." must be refused, all others accepted. */
+/* Files named "bad..." must be refused, and all others accepted. */
 START_TEST(the_corpus_itself_is_as_its_names_say)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -280,8 +281,8 @@ START_TEST(the_corpus_itself_is_as_its_names_say)
 }
 END_TEST
 
-/* If an allocation fails, the reader must report it and leak nothing, which a
- * sanitizer checks. Allocations inside other libraries do not fail here. */
+/* If an allocation fails, the reader must report it. A sanitizer checks that
+ * nothing leaks. Allocations inside other libraries do not fail here. */
 START_TEST(each_allocation_fails_once)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -318,7 +319,8 @@ static void list_corpus(const char *part)
     const struct dirent *entry;
 
     while (folder != NULL && (entry = readdir(folder)) != NULL)
-        if (strchr(entry->d_name, '.') > entry->d_name && /* not a folder */
+        if (strchr(entry->d_name, '.') > entry->d_name && /* a file, not a
+                                                           * folder */
             name_count < MOST_FILES && strstr(entry->d_name, part) != NULL)
             names[name_count++] = strdup(entry->d_name);
     if (folder != NULL)

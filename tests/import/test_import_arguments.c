@@ -85,7 +85,7 @@ static const char *const *paths(which w)
     return PICK(all, w);
 }
 
-/* An array with single fields replaced. */
+/* Arrays with one wrong field each. */
 static const spc_array *array(which w)
 {
     static spc_array a;

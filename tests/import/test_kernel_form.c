@@ -21,7 +21,8 @@ static spc_error error;
 
 /* ---- definitions of engines ---------------------------------------------- */
 
-/* Displacements along the engine's axes, in the order of its offsets. */
+/* Returns displacements along the engine's axes, in the order of its
+ * offsets. */
 typedef struct offset_list {
     int count;
     int at[MOST][3];
@@ -31,7 +32,7 @@ typedef struct offset_list {
 typedef struct layer {
     spc_engine engine;
     const char *axes;
-    int kernel[3]; /* along the engine's axes */
+    int kernel[3]; /* in the order of the engine's axes */
     int stride, dilation, padding;
 } layer;
 
@@ -114,7 +115,8 @@ static void list_offsets(offset_list *out, const layer *l)
         list_spconv(out, l);
 }
 
-/* Position of an offset's weight in the engine's array, in elements. */
+/* Returns the position of an offset's weight in the engine's array, in
+ * elements. */
 static int weight_at(const layer *l, int offsets, int offset, int ci, int co)
 {
     bool is_matrix = l->engine == SPC_ENGINE_SPCONV2 && offsets == 1 &&
@@ -131,13 +133,14 @@ static int weight_at(const layer *l, int offsets, int offset, int ci, int co)
 
 /* ---- convolutions -------------------------------------------------------- */
 
-/* An arbitrary function with small values: a feature at our coordinates. */
+/* Returns the feature at the library's coordinates: an arbitrary function with
+ * small values. */
 static int64_t feature(const int at[3], int ci)
 {
     return (at[0] * 7 + at[1] * 31 + at[2] * 101 + ci * 13 + 5000) % 97 - 48;
 }
 
-/* The engine's sum at output `o`, which has the engine's coordinates. */
+/* Returns the engine's sum at output `o`, given in the engine's coordinates. */
 static int64_t their_sum(const layer *l, const offset_list *list,
                          const float *weights, const int o[3], int co)
 {
@@ -216,8 +219,8 @@ static spc_array array_of(const layer *l, const float *weights, int offsets)
                     : 0;
     a.rank = which == 2 ? 3 : 5;
     memcpy(a.shape, shapes[which], sizeof(shapes[which]));
-    if (which == 2 && offsets == 1) { /* these layouts have no index for K =
-                                       * 1 */
+    /* these layouts drop the index if K = 1 */
+    if (which == 2 && offsets == 1) {
         a.rank = 2;
         a.shape[0] = CIN;
         a.shape[1] = COUT;
@@ -300,7 +303,7 @@ static const layer layers[] = {
     {SPC_ENGINE_SPCONV2, "zyx", {3, 3, 3}, 2, 1, 1},
     {SPC_ENGINE_SPCONV2, "yzx", {2, 3, 4}, 2, 1, 0},
     {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 1, 1, 0}, /* transposed */
-    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 2, 1, 0}, /* not transposed */
+    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 2, 1, 0}, /* true: not transposed */
     {SPC_ENGINE_SPCONV1, "zyx", {3, 3, 3}, 1, 1, 0},
     {SPC_ENGINE_SPCONV1, "zyx", {3, 1, 5}, 2, 1, 1},
     {SPC_ENGINE_SPCONV1, "xyz", {1, 1, 1}, 1, 1, 0},
@@ -352,7 +355,7 @@ END_TEST
 
 /* ---- lists of offsets ---------------------------------------------------- */
 
-/* The first `count` of the offsets within 3 voxels, in random order. */
+/* Returns `count` random offsets within 3 voxels. */
 static void list_by_chance(spc_geometry *g, int count, spc__random *random)
 {
     static int16_t list[MOST][3];
@@ -373,7 +376,7 @@ static void list_by_chance(spc_geometry *g, int count, spc__random *random)
     }
 }
 
-/* All forms of an engine's array for a list: one index for the offsets, or one
+/* The forms of an engine's array for a list: one index for the offsets, or one
  * for each axis. */
 static spc_array list_array(const layer *l, const float *weights, int offsets,
                             bool wide)
@@ -401,7 +404,7 @@ static void check_list(const layer *l, int count, bool wide,
     spc_conv conv = SPC_CONV_INIT;
     spc_kernel_form form = {
         sizeof(spc_kernel_form), l->engine, l->axes, {0, 0, 0}, false, 0};
-    layer spread = *l; /* its shape has several indices */
+    layer spread = *l; /* several indices for the offsets */
     float *theirs = malloc(sizeof(float) * MOST * CIN * COUT);
     float *ours = malloc(sizeof(float) * MOST * CIN * COUT);
 
@@ -556,7 +559,7 @@ static const struct {
      "[cout][7][cin]"},
 };
 
-/* Engines begin even kernels at different positions. */
+/* Even kernels start at different positions in different engines. */
 static const struct {
     spc_engine engine;
     const char *layer, *said; /* NULL: valid */
@@ -629,8 +632,8 @@ START_TEST(a_shape_that_is_no_kernel_is_refused_in_one_sentence)
 }
 END_TEST
 
-/* A linear layer's matrix is [out][in] in every engine. spconv 2 is no
- * exception, although its convolutions of one offset are [in][out]. */
+/* A linear layer's matrix is [out][in] in every engine, also in spconv 2, whose
+ * convolutions of one offset are [in][out]. */
 START_TEST(the_matrix_of_a_linear_layer_stays_as_it_is)
 {
     const float matrix[COUT * CIN] = {1, 2, 3, 4, 5, 6};

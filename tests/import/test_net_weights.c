@@ -130,7 +130,8 @@ static void assert_vector(const char *layer, spc_operand which,
     ck_assert_mem_eq(got, want, (size_t)count * sizeof(*want));
 }
 
-/* The expected result of folding, with or without a convolution's bias. */
+/* Computes the expected result of folding, with or without a convolution's
+ * bias. */
 static void assert_folded(const char *layer, const char *norm,
                           const float *conv_bias)
 {
@@ -142,7 +143,7 @@ static void assert_folded(const char *layer, const char *norm,
     assert_vector(layer, SPC_OPERAND_BIAS, bias, COUT);
 }
 
-/* Detectors use [cout][z][y][x][cin]. */
+/* Checks kernels as [cout][z][y][x][cin], which detectors use. */
 static void assert_kernel_zyx(const char *layer, const float *theirs)
 {
     int64_t count;
@@ -211,8 +212,8 @@ START_TEST(a_detector_of_spconv_is_filled)
 }
 END_TEST
 
-/* A checkpoint with more arrays than the network needs: arrays under another
- * prefix and arrays for training are not counted. */
+/* A checkpoint may have more arrays than the network needs. Those under another
+ * prefix and those for training are not counted. */
 START_TEST(arrays_that_no_layer_reads_are_counted)
 {
     const spc_weights_use use = {sizeof(spc_weights_use), SPC_ENGINE_SPCONV2,
@@ -250,7 +251,7 @@ START_TEST(a_network_of_minkowski_engine_is_filled)
 
     assert_folded("conv0", "bn0.bn", NULL);
     const float *got = param("conv0", SPC_OPERAND_WEIGHTS, &count);
-    for (int k = 0; k < 27; k++) /* x is fastest there, z is fastest here */
+    for (int k = 0; k < 27; k++) /* x varies fastest there, z here */
         ck_assert(got[k * CIN] ==
                   theirs[(k % 3 * 9 + k / 3 % 3 * 3 + k / 9) * CIN * COUT]);
     assert_vector("final", SPC_OPERAND_WEIGHTS,
@@ -344,7 +345,7 @@ START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
                      SPC_EINVAL);
     ck_assert_ptr_nonnull(
         strstr(error.text, "there is an array 'fc.linear.bias'"));
-    use.bytes = 0; /* was not initialised */
+    use.bytes = 0; /* an uninitialised value */
     ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
                      SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "spc_weights_use.bytes is 0"));
@@ -353,7 +354,7 @@ END_TEST
 
 /* ---- layers of one name -------------------------------------------------- */
 
-/* A head over two levels: the file has its arrays once, and both layers get
+/* A head over two levels has its arrays once in the file, and both layers get
  * them. */
 START_TEST(layers_of_one_name_have_one_array)
 {
@@ -486,7 +487,7 @@ START_TEST(steps_of_i8_need_numbers)
 }
 END_TEST
 
-/* ---- like another network ------------------------------------------------ */
+/* ---- networks like another one ------------------------------------------- */
 
 static const spc_weights_use of_detector = {.bytes = sizeof(spc_weights_use),
                                             .engine = SPC_ENGINE_SPCONV2,
@@ -505,7 +506,7 @@ static bool find_layer(int *cin, int *cout, const char *layer, void *payload)
     return true;
 }
 
-/* A kernel and its normalisation. */
+/* Adds the arrays of a kernel and its normalisation. */
 static void add_layer(const char *kernel, const char *norm, int cout, int cin,
                       int z, int y, int x)
 {
@@ -526,7 +527,8 @@ static void add_numbered(const char *format, int number, int cout, int cin)
     add_layer(kernel, norm, cout, cin, 3, 3, 3);
 }
 
-/* SECOND with six channels, narrow levels, and other numbers of layers. */
+/* SECOND with six channels, narrow levels, and another number of layers in each
+ * level. */
 static void add_second(void)
 {
     static const int widths[] = {8, 12, 20, 28}, blocks[] = {2, 3, 1, 2};
@@ -578,7 +580,7 @@ START_TEST(a_network_like_another_has_its_own_widths_and_grid)
     assert_ok(spc_net_load_like(&second, path, SPC_F32, &like, &error));
     spc_net_describe(&info, second);
     ck_assert_int_eq(info.input->channels, 6);
-    /* The shape has one more voxel along z than the grid, as in the file. */
+    /* As in the file, the shape has one voxel more along z than the grid. */
     ck_assert_mem_eq(info.input->shape, shape, sizeof(shape));
     ck_assert_double_eq(info.input->voxel[2], 0.25);
     ck_assert_double_eq(info.input->low[1], -8);
@@ -586,7 +588,8 @@ START_TEST(a_network_like_another_has_its_own_widths_and_grid)
     ck_assert_int_eq(info.maps, 8);
     assert_ok(spc_net_tensor_at(&out, second, info.tensors - 1, &error));
     ck_assert(out.dense);
-    /* 40 channels; 65, 33, 17, 8 and then 3 voxels along z. */
+    /* The first level has 40 channels. The levels have 65, 33, 17, 8 and 3
+     * voxels along z. */
     ck_assert_int_eq(out.elements, 40 * 3 * (80 / 8) * (120 / 8));
     assert_ok(spc_weights_fill_net(second, weights, &of_detector, &error));
     ck_assert_int_eq(
@@ -595,7 +598,8 @@ START_TEST(a_network_like_another_has_its_own_widths_and_grid)
 }
 END_TEST
 
-/* Without weights, and with the grid of the file, it is the file's network. */
+/* Without weights and with the file's grid, the result is the file's
+ * network. */
 START_TEST(a_network_like_another_and_nothing_else_is_that_one)
 {
     spc_net_like like = SPC_NET_LIKE_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_onnx.c - networks from ONNX files: equal to the networks in Lua from
- * which the files were written; and error messages for unsupported nodes.
+ * test_onnx.c - networks from ONNX files. They equal the networks in Lua from
+ * which the files were written. Unsupported nodes give error messages.
  */
 #include "base/file.h"
 #include "base/random.h"
@@ -21,8 +21,8 @@ static spc_error error;
 
 /* ---- networks ------------------------------------------------------------ */
 
-/* Weights that are exact in f16, and scales of 1, so that folding and rounding
- * for a file change nothing. */
+/* Sets weights that are exact in f16, and scales of 1, so that folding and
+ * rounding for a file change nothing. */
 static void draw_halves(spc_net *net)
 {
     spc__random random;
@@ -77,7 +77,7 @@ static spc_net *import(const spc__buf *file, const char *axes)
 
 /* ---- equal networks ------------------------------------------------------ */
 
-/* Convolution number `i`, or NULL. */
+/* Returns convolution number `i`, or NULL. */
 static const spc__net_node *conv_at(const spc_net *net, int i)
 {
     for (int n = 0; n < net->node_count; n++)
@@ -88,8 +88,8 @@ static const spc__net_node *conv_at(const spc_net *net, int i)
 
 static bool same_geometry(const spc_geometry *lua, const spc_geometry *onnx)
 {
-    /* Shapes are even here, so for kernel 2 and stride 2 both rules give the
-     * same outputs. */
+    /* True if both rules give the same outputs: for kernel 2 and stride 2 they
+     * do, as shapes are even here. */
     if (lua->rule == SPC_RULE_FLOOR)
         return onnx->rule == SPC_RULE_FOOTPRINT &&
                memcmp(lua->kernel, onnx->kernel, sizeof(lua->kernel)) == 0 &&
@@ -158,7 +158,7 @@ static bool has_matrix(const spc_net *net)
 static void assert_same_net(const spc_net *lua, const spc_net *onnx)
 {
     assert_same_layers(lua, onnx);
-    /* Its rulebooks are correct, so the only note is about the layout of
+    /* The rulebooks are correct, so the only note is about the layout of
      * kernels of one offset. */
     const char *note = spc_net_note_at(onnx, 0);
     ck_assert_int_eq(note != NULL, has_matrix(lua));
@@ -226,9 +226,9 @@ static const struct {
     {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_ONE, DIFFER("conv2")},
 };
 
-/* Maps depend only on voxels and geometry. Without rulebooks, and with one for
- * each layer (spconv then makes 21 for CenterPoint), there are equally many
- * maps. One name for all of them is reported. */
+/* Maps depend only on voxels and geometry. The number of maps is the same
+ * without rulebooks and with one for each layer (for which spconv makes 21 in
+ * CenterPoint). A single name for all rulebooks is reported. */
 START_TEST(rulebooks_are_hints)
 {
     char path[512];
@@ -253,8 +253,8 @@ END_TEST
 
 /* ---- equal results ------------------------------------------------------- */
 
-/* All supported features in four layers of 4 channels on a grid of 24x20x16.
- * Both networks have the same kernels, as nothing is folded. */
+/* Four layers of 4 channels, on a grid of 24x20x16, use all supported features.
+ * Nothing is folded, so both networks have the same kernels. */
 static const char small_lua[] =
     "network 'small'\n"
     "local x = input {channels = 4, shape = {24, 20, 16}}\n"
@@ -274,7 +274,7 @@ static const char small_lua[] =
 
 enum { ROWS = 300, CAPACITY = 512, MOST_CHANNELS = 8 };
 
-/* Distinct random rows, with features of this many channels. */
+/* Makes distinct random rows, with features of this many channels. */
 static void draw_scene(int32_t *coords, float *features, int channels)
 {
     static bool taken[24][20][16];
@@ -314,7 +314,7 @@ static void take_output(run_result *out, const spc_net_plan *plan, int i,
                                    (size_t)out->elements[i]);
 }
 
-/* Runs on the cpu device, whose memory is host memory. */
+/* Runs the network on the cpu device, whose memory is host memory. */
 static void run_net(run_result *out, const spc_net *net, spc_ctx *ctx)
 {
     static int32_t coords[4 * CAPACITY];
@@ -333,7 +333,7 @@ static void run_net(run_result *out, const spc_net *net, spc_ctx *ctx)
                  (size_t)CAPACITY * (size_t)info.input->channels);
     options.capacity = CAPACITY;
     options.growth = 16;
-    for (int i = 1; i < 4; i++) /* for unknown shapes of the network */
+    for (int i = 1; i < 4; i++) /* for networks of unknown shape */
         options.high[i] = 31;
     ck_assert_msg(spc_net_plan_create(&plan, ctx, net, &options) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
@@ -373,7 +373,7 @@ static bool has_values(const run_result *result, int i)
     return other > 50;
 }
 
-/* Difference of two results relative to the largest value. */
+/* Returns the difference of two results relative to the largest value. */
 static double difference_of(const run_result *a, const run_result *b, int i)
 {
     double most = 0, apart = 0;
@@ -381,12 +381,13 @@ static double difference_of(const run_result *a, const run_result *b, int i)
     for (int64_t k = 0; k < a->elements[i]; k++) {
         double x = (double)a->values[i][k], y = (double)b->values[i][k];
         most = fmax(most, fabs(x));
-        apart = fabs(x - y) <= apart ? apart : fabs(x - y); /* keeps NaN */
+        /* also true for NaN */
+        apart = fabs(x - y) <= apart ? apart : fabs(x - y);
     }
     return apart / most;
 }
 
-/* The two may differ by at most `allowed`. */
+/* Checks that the results differ by at most `allowed`. */
 static void assert_same_results(const spc_net *lua, const spc_net *onnx,
                                 double allowed)
 {
@@ -411,7 +412,7 @@ static void assert_same_results(const spc_net *lua, const spc_net *onnx,
     spc_ctx_free(ctx);
 }
 
-/* A network in Lua with this order of its plane. */
+/* Loads a network in Lua with this axis order of its plane. */
 static spc_net *load_words(const char *words, const char *order,
                            spc_dtype dtype)
 {
@@ -470,9 +471,9 @@ START_TEST(a_file_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole networks in f32; one of them runs. Networks in Lua multiply by the
- * scales of normalisations, which are 1, and kernels may add in another order,
- * so rounding differs. */
+/* Whole networks in f32, of which one runs. Rounding differs: the networks in
+ * Lua multiply by the scales of normalisations, which are 1, and kernels may
+ * add in another order. */
 START_TEST(a_whole_network_computes_what_its_file_does)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
@@ -500,7 +501,8 @@ END_TEST
 
 /* ---- files by hand ------------------------------------------------------- */
 
-/* A submanifold layer of size 3 from tensor `in`, 4 to 4 channels. */
+/* Adds a submanifold layer of size 3 that reads tensor `in`, with 4
+ * channels. */
 static int put_conv(onnx_graph *g, int in, const char *name, int kernel)
 {
     const int shape[3] = {16, 20, 24}, sizes[3] = {kernel, kernel, kernel};
@@ -523,7 +525,8 @@ static int put_conv(onnx_graph *g, int in, const char *name, int kernel)
     return out;
 }
 
-/* PyTorch computes the shortcut last, so its layer is fused with the sum. */
+/* PyTorch computes the shortcut last, so the shortcut's layer is fused with the
+ * sum. */
 START_TEST(a_shortcut_that_comes_last_takes_the_sum)
 {
     onnx_graph g = {0};
@@ -552,7 +555,7 @@ START_TEST(a_shortcut_that_comes_last_takes_the_sum)
 }
 END_TEST
 
-/* A value with a second reader must remain. */
+/* A value that a second node reads must remain. */
 START_TEST(what_has_two_readers_is_not_folded_away)
 {
     onnx_graph g = {0};
@@ -623,8 +626,8 @@ START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
 }
 END_TEST
 
-/* A ScatterDense may be the last node, or a Reshape that merges C and the first
- * axis may follow. The values then have the order of the format. */
+/* A ScatterDense may be the last node, or be followed by a Reshape that merges
+ * C and the first axis. The values then have the order of the format. */
 START_TEST(a_dense_value_alone_lies_as_its_format_says)
 {
     static const struct {
@@ -695,7 +698,7 @@ START_TEST(a_submanifold_layer_ignores_padding_and_stride)
     attr_ints(&node, "kernel_size", (int[]){5, 5, 5}, 3, true);
     attr_ints(&node, "stride", (int[]){2, 2, 2}, 3, true);
     attr_ints(&node, "padding", (int[]){1, 1, 1}, 3, true);
-    attr_ints(&node, "dilation", (int[]){2, 1, 1}, 3, true); /* z, y, x */
+    attr_ints(&node, "dilation", (int[]){2, 1, 1}, 3, true); /* as z, y, x */
     attr_int(&node, "subm", 1);
     node_end(&node, &g, out);
     add_value(&g, 12, out);
@@ -788,7 +791,7 @@ END_TEST
 
 /* ---- error messages ------------------------------------------------------ */
 
-/* Spoiled files with one convolution and its dense output. */
+/* Invalid files with one convolution and its dense output. */
 typedef struct spoiled {
     const char *name;
     void (*write)(onnx_graph *g);
@@ -938,7 +941,7 @@ static void endless_kernel(onnx_graph *g)
     conv_of(g, 4, 4, (int[]){INT_MAX, INT_MAX, INT_MAX}, 4);
 }
 
-/* A valid convolution, followed by a node of this type. */
+/* Tests a valid convolution, followed by a node of this type. */
 static int behind_conv(onnx_graph *g, const char *type, int count,
                        const int *inputs)
 {
@@ -983,7 +986,7 @@ static void relu_of_two(onnx_graph *g)
     behind_conv(g, "Relu", 2, (int[]){1, 0});
 }
 
-/* The convolution would be fused with it. */
+/* Without this node the convolution would be fused. */
 static void relu_with_a_slope(onnx_graph *g)
 {
     spc__buf node;
@@ -1103,7 +1106,7 @@ static void steering_name(onnx_graph *g)
     add_plain(g, "\033[2J", &out, 1);
 }
 
-/* N, C, Y, X, Z. */
+/* The plane is N, C, Y, X, Z. */
 static void planes_by_y(onnx_graph *g)
 {
     spc__buf node;
@@ -1280,7 +1283,7 @@ END_TEST
 
 /* ---- Autoware ------------------------------------------------------------ */
 
-/* Rows last, so that the plane is the first output in both. */
+/* Puts rows last, so that the plane is the first output in both networks. */
 static const char autoware_lua[] =
     "network 'small'\n"
     "local x = input {channels = 4, shape = {24, 20, 16}}\n"
@@ -1319,8 +1322,8 @@ static void assert_notes(const spc_net *net, const char *words)
     ck_assert_msg(strstr(all, words) != NULL, "'%s' lacks '%s'", all, words);
 }
 
-/* Every style of layers, both orders of axes, with and without dense layers
- * behind it. */
+/* Runs every style of layers, both orders of axes, with and without dense
+ * layers after them. */
 START_TEST(a_file_of_autoware_computes_what_its_network_does)
 {
     const char *axes = _i % 2 == 0 ? "xyz" : "zyx";
@@ -1333,7 +1336,7 @@ START_TEST(a_file_of_autoware_computes_what_its_network_does)
 
     w.net = lua;
     autoware_write(&file, &w, small_shape);
-    /* z is the least of the shape, so the file says its axes. */
+    /* z is the smallest axis, so the shape shows the order of axes. */
     spc_net *onnx = import_f32(&file, NULL, false);
     spc_net_describe(&info, onnx);
     ck_assert_str_eq(info.input->axes, axes);
@@ -1355,7 +1358,8 @@ START_TEST(a_file_of_autoware_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole detectors: the layers, maps and sets of the networks in Lua. */
+/* Whole detectors must have the layers, maps and sets of the networks in
+ * Lua. */
 START_TEST(detectors_of_autoware_are_the_networks_in_lua)
 {
     static const struct {
@@ -1416,7 +1420,7 @@ START_TEST(a_file_of_autoware_is_quantised_by_its_scales)
 }
 END_TEST
 
-/* Few layers, as the fuzzer reads the file many times. */
+/* There are few layers, because the fuzzer reads the file many times. */
 static const char corpus_lua[] =
     "network 'small'\n"
     "local x = input {channels = 2, shape = {24, 20, 16}}\n"
@@ -1426,7 +1430,8 @@ static const char corpus_lua[] =
     "         {residual = conv(x, 'subm,k=1x3x1,cout=2', {})})\n"
     "output(feature(x, 'bev,order=ORDER'), 'bev')\n";
 
-/* The file that the fuzzer changes: SPC_RECORD=1 writes it anew. */
+/* Compares with the file that the fuzzer changes. SPC_RECORD=1 writes it
+ * anew. */
 START_TEST(the_file_of_the_corpus_is_what_is_written_here)
 {
     autoware_writer w = {
@@ -1448,7 +1453,7 @@ START_TEST(the_file_of_the_corpus_is_what_is_written_here)
 }
 END_TEST
 
-/* Dense layers behind a ScatterDense stay the caller's, too. */
+/* Dense layers after a ScatterDense are also left to the caller. */
 START_TEST(dense_layers_of_the_other_files_are_cut_off)
 {
     onnx_graph g = {0};
@@ -1472,7 +1477,7 @@ START_TEST(dense_layers_of_the_other_files_are_cut_off)
 }
 END_TEST
 
-/* ---- Autoware's, spoiled ------------------------------------------------- */
+/* ---- invalid files of Autoware ------------------------------------------- */
 
 /* Builds one layer by hand and damages one part of its nodes. */
 typedef struct spoiled_layer {
@@ -1601,7 +1606,7 @@ START_TEST(an_opset_that_is_not_known_is_refused)
 }
 END_TEST
 
-/* Invalid arrays: type, location, or number of bytes. */
+/* Arrays with a wrong type, location, or number of bytes. */
 static void put_array(spc__buf *file, int type, int location, int bytes)
 {
     spc__buf graph = SPC__BUF_INIT, t = SPC__BUF_INIT;

@@ -73,7 +73,7 @@ static void assert_refused(const char *const *paths, int count,
                   error.text, said);
 }
 
-/* The file opens; reading the array gives the error. */
+/* Checks that the file opens, but that reading the array gives this error. */
 static void assert_unreadable(const char *path, const char *name,
                               const char *said)
 {
@@ -189,7 +189,7 @@ END_TEST
 
 static const struct {
     const char *header;
-    size_t bytes; /* of data */
+    size_t bytes; /* bytes of data */
     spc_status status;
     const char *said;
 } bad_headers[] = {
@@ -278,8 +278,7 @@ START_TEST(an_array_of_a_type_that_is_not_read_leaves_the_others)
 {
     static const char *const others[][2] = {
         {A("F24", "1", 0, 3) "}", "of type F24"},
-        {A("C64", "9", 0, 3) "}", "of type C64"}, /* its size is stated in the
-                                                   * file */
+        {A("C64", "9", 0, 3) "}", "of type C64"}, /* the file states the size */
         {A("U8", "1,1,1,1,1,1,1,1,3", 0, 3) "}", "9 dimensions"},
     };
 
@@ -331,13 +330,13 @@ static const char *write_npy(const char *name, const char *header,
 
 static const struct {
     const char *header;
-    spc_array array; /* without the name */
+    spc_array array; /* the name of the type is missing */
 } arrays_of_numpy[] = {
     {NPY("<f4", "False", "(2, 3)"),
      {.type = SPC_ELEMENT_F32, .rank = 2, .shape = {2, 3}, .bytes = 24}},
     {NPY("<f2", "False", "(3,)"),
      {.type = SPC_ELEMENT_F16, .rank = 1, .shape = {3}, .bytes = 6}},
-    {NPY("<f8", "True", "(2,)"), /* one axis has only one order */
+    {NPY("<f8", "True", "(2,)"), /* both orders of one axis are equal */
      {.type = SPC_ELEMENT_F64, .rank = 1, .shape = {2}, .bytes = 16}},
     {NPY("|b1", "False", "()"),
      {.type = SPC_ELEMENT_BOOL, .rank = 0, .bytes = 1}},
@@ -378,7 +377,7 @@ START_TEST(an_array_of_numpy_is_read)
 }
 END_TEST
 
-/* The elements are 0, 1, ... 5 in the file. */
+/* In the file the elements are 0, 1, ... 5. */
 static const struct {
     const char *header;
     float want[6];
@@ -547,7 +546,7 @@ START_TEST(a_damaged_archive_is_refused)
 
     put_npy(&npy, NPY("<f4", "False", "(2,)"), "12345678", 8);
     const char *path = write_npz("w.npz", "a.npy", &npy, ZIP_CM_STORE);
-    patch(path, "12345678", "12345679", 8); /* the checksum is unchanged */
+    patch(path, "12345678", "12345679", 8); /* the checksum stays as it is */
     assert_refused(&path, 1, SPC_EFORMAT, "is damaged");
 
     path = write_file("w.npz", "PK nonsense", 11);
@@ -638,7 +637,7 @@ START_TEST(elements_become_floats)
         halves[i] = spc__half_from_float(0.5f * (float)i - 3);
         bfloats[i] = spc__bfloat_from_float(0.5f * (float)i - 3);
     }
-    memcpy(odd + 1, halves, sizeof(halves)); /* an odd address */
+    memcpy(odd + 1, halves, sizeof(halves)); /* unaligned */
     a = (spc_array){.name = "a",
                     .type = SPC_ELEMENT_F16,
                     .data = odd + 1,
@@ -689,7 +688,7 @@ static void draw_norm(norm_values *out, uint64_t seed)
         all[i] = (float)(4 * spc__random_unit(&random) - 2);
     for (int c = 0; c < CHANNELS; c++)
         out->variance[c] = fabsf(out->variance[c]);
-    out->variance[5] = 0; /* a constant channel */
+    out->variance[5] = 0; /* the variance of a constant channel */
 }
 
 /*

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host program, in C and as C++: what is installed compiles, links and runs. */
+/* Tests that a host program compiles, links and runs with the installed files,
+ * as C and as C++. */
 #include <spc.h>
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host program in C++: the header that is installed compiles, links, runs. */
+/* Tests that a host program in C++ compiles, links and runs with the installed
+ * header. */
 #include <spc.hpp>
 
 #include <cstdio>

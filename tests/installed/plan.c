@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.c - a program that needs libspc alone: runs a layer that a database has,
- * and compares the result with sums that are written down here.
+ * plan.c - a program that needs only libspc: runs a layer that a database has,
+ * and compares the result with sums that are known here.
  *
  *     plan DATABASE
  */
@@ -23,7 +23,7 @@ static void check(spc_status status)
     exit(spc_status_exit_code(status));
 }
 
-/* Memory of the device that holds `count` times `value`. */
+/* Allocates device memory and fills it with `count` times `value`. */
 static float *filled(size_t count, float value)
 {
     float *host = malloc(count * sizeof(*host));
@@ -37,7 +37,7 @@ static float *filled(size_t count, float value)
     return out;
 }
 
-/* The voxels of a solid cube, in the order of their keys. */
+/* Makes the voxels of a solid cube, in the order of their keys. */
 static spc_scene *cube(void)
 {
     int32_t at[ROWS][4];
@@ -53,7 +53,8 @@ static spc_scene *cube(void)
     return out;
 }
 
-/* Voxels of the cube within one step of `at`, along one axis. */
+/* Returns how many voxels of the cube are at most one step from `at` along one
+ * axis. */
 static int near(int at)
 {
     return at == 0 || at == SIDE - 1 ? 2 : 3;

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-# This file is named as the package that it imports.
+# This file has the name of the package that it imports.
 sys.path.pop(0)
 try:
     import numpy as np
@@ -38,7 +38,7 @@ output(feature(x, "bev,order=zyx"), "bev")
 
 
 def model(dtype, outputs, inputs=3, **attributes):
-    """A graph of the operator behind one of ONNX's own."""
+    """Makes a graph with an operator of ONNX and then this one."""
     element = TYPES[dtype][0]
     kept = {"database": os.environ["SPC_DATABASE"], "capacity": CAPACITY,
             "network": f"small_{dtype}", **attributes}
@@ -71,7 +71,7 @@ def session(*args, **attributes):
 
 
 def frame(rows, dtype, seed):
-    """Distinct voxels and their features."""
+    """Returns distinct voxels and their features."""
     draw = np.random.default_rng(seed)
     cells = draw.choice(64 * 64 * 8, rows, replace=False)
     coords = np.stack([0 * cells, cells // 512, cells // 8 % 64, cells % 8], 1)
@@ -94,7 +94,7 @@ def compare(folder):
     for dtype, (_, kind) in TYPES.items():
         plane = session(dtype, 1, output="bev")
         rows = session(dtype, 3, output="rows")
-        alone = session(dtype, 1, inputs=2)  # the last output, no count
+        alone = session(dtype, 1, inputs=2)  # the last output is not a count
         for seed, n in enumerate((1, 777, CAPACITY, 0, 500)):
             features, coords = frame(n, dtype, seed)
             more = np.concatenate([features, features[:min(n, CAPACITY - n)]])
@@ -118,7 +118,7 @@ def compare(folder):
 
 
 def caller_rows():
-    """Outputs at the input's own voxels have these as their coordinates."""
+    """If outputs are at the input's voxels, the coordinates are the input's."""
     features, coords = frame(100, "f32", 9)
     run = session("f32", 3, output="same").run(None, {
         "features": features, "coordinates": coords,
@@ -127,7 +127,7 @@ def caller_rows():
 
 
 def threads():
-    """One session serves several threads, one frame after the other."""
+    """One session serves several threads, each frame by frame."""
     from concurrent.futures import ThreadPoolExecutor
     plane = session("f32", 1, output="bev", inputs=2)
     feeds = [dict(zip(("features", "coordinates"), frame(400, "f32", s)))
@@ -143,7 +143,7 @@ def threads():
 def refused(sentence, call):
     try:
         call()
-    except Exception as error:  # the runtime's own classes
+    except Exception as error:  # exceptions of ONNX Runtime
         assert sentence in str(error), f"'{error}' lacks '{sentence}'"
         print(str(error).split("SpcNet: ")[-1][:120])
         return
@@ -189,7 +189,7 @@ def refusals():
         "f16", 1, network="small_f32").run(None, {
             "features": features.astype(np.float16), "coordinates": coords,
             "count": np.array([10], np.int32)}))
-    run()  # the session still works
+    run()  # the session must still work
 
 
 with tempfile.TemporaryDirectory() as work:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.c - runs a network of a database by libspc's own functions and
- * writes an output's bytes: what operators of other runtimes are compared with.
+ * reference.c - runs a network of a database with libspc itself and writes an
+ * output's bytes. Operators of other runtimes are compared with these.
  *
  *     reference DATABASE NETWORK OUTPUT CAPACITY COORDS FEATURES OUT
  *
@@ -25,7 +25,7 @@ static void check(spc_status status)
     exit(1);
 }
 
-/* The whole file, in memory of the device; the cpu's is the host's. */
+/* Reads the whole file into device memory. The cpu's is host memory. */
 static void *read_file(size_t *bytes, const char *path, size_t room)
 {
     FILE *file = fopen(path, "rb");

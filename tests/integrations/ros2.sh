@@ -168,7 +168,7 @@ output(x, "rows")
 output(feature(x, "bev,order=zyx"), "bev")
 END
 
-# The packages that the node's CMakeLists.txt asks for.
+# Makes stand-ins for the packages that the node's CMakeLists.txt needs.
 package() {
     mkdir -p "$work/cmake"
     cat >"$work/cmake/$1Config.cmake"
@@ -192,7 +192,8 @@ target_link_libraries(spc::spc INTERFACE $libspc -lm)" | package spc
     "$cmake" --build "$work/build" >>"$work/log" 2>&1 &&
     "$cmake" --install "$work/build" --prefix "$work/ws" >>"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
-# colcon installs the node with its paths to libraries; CMake drops them.
+# CMake drops library paths when it installs. colcon keeps them, so keep them
+# here.
 LD_LIBRARY_PATH=$(dirname "$libspc")
 export LD_LIBRARY_PATH
 node=$work/ws/lib/spctune_ros/bev_node

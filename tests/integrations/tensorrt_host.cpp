@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensorrt_host.cpp - imitates TensorRT: opens the library of the plugin,
- * builds a layer, writes it as an engine would, reads that back, attaches it to
- * two contexts, and enqueues frames. Each output is compared with libspc's own.
+ * tensorrt_host.cpp - imitates TensorRT: opens the plugin's library, builds a
+ * layer, serialises it like an engine, reads it back, attaches it to two
+ * contexts, and enqueues frames. Each output is compared with libspc's own.
  *
  *     tensorrt_host PLUGIN DATABASE NETWORK OUTPUT CAPACITY DEVICE [times]
  *
@@ -43,7 +43,7 @@ static void need(bool holds, const std::string &text)
         die(text);
 }
 
-/* ---- what TensorRT hands to plugins -------------------------------------- */
+/* ---- arguments that TensorRT passes to plugins --------------------------- */
 
 struct logger final : ILogger {
     void log(Severity, AsciiChar const *text) noexcept override
@@ -164,8 +164,7 @@ template <class T> static T *part(IPluginV3 *plugin, PluginCapabilityType type)
 
 /* ---- the device ---------------------------------------------------------- */
 
-/* The measurements need the driver's events and graphs, under the driver's
- * names. */
+/* The measurements call the driver's events and graphs directly. */
 struct driver {
     template <class F> F *find(const char *name) const
     {
@@ -203,7 +202,8 @@ struct frame {
             (std::size_t)(capacity * info.input->channels) * size);
         for (std::size_t i = 0; i < values.size(); i += size) {
             float value = (float)(random() % 64) / 64;
-            /* 1 to 2 has the same simple bits in binary16 and bfloat16. */
+            /* Fills features with numbers from 1 to 2, which are simple bit
+             * patterns in binary16 and bfloat16. */
             uint16_t half = (uint16_t)(0x3c00 + random() % 64);
             size == 4 ? std::memcpy(&values[i], &value, 4)
                       : std::memcpy(&values[i], &half, 2);
@@ -217,7 +217,7 @@ struct frame {
     spc::memory coords, features, count;
 };
 
-/* libspc's own run of a network. */
+/* Runs a network with libspc itself. */
 struct own_run {
     own_run(const spc::context &ctx, const spc::net &net, int64_t capacity)
         : plan(ctx, net, options(capacity)), memory(ctx, plan.memory_bytes())
@@ -336,14 +336,14 @@ struct host {
     int outputs = 0;
 };
 
-/* Does the same as the builder: types, formats, shapes, and then the engine's
- * bytes. */
+/* Acts like TensorRT's builder: queries types, formats and shapes, and then the
+ * engine's bytes. */
 void host::build()
 {
     auto plugin = make(given, TensorRTPhase::kBUILD);
     need(plugin != nullptr, "createPlugin");
     std::unique_ptr<IPluginV3> copy(plugin->clone());
-    plugin.reset(); /* the clone lives on */
+    plugin.reset(); /* the clone stays valid */
     auto *b = part<IPluginV3OneBuild>(copy.get(), PluginCapabilityType::kBUILD);
     outputs = b->getNbOutputs();
     need(outputs == (output.dense ? 1 : 3), "getNbOutputs");
@@ -420,7 +420,7 @@ bytes_of(const spc::memory &from, std::size_t bytes, std::size_t offset = 0)
     return out;
 }
 
-/* `rows` is what the tensors have, f.rows what the count says. */
+/* `rows` is the number of rows of the tensors, f.rows the count. */
 void host::compare(attached &a, const frame &f, int64_t rows)
 {
     own->plan.execute(own->buffers(f));
@@ -449,7 +449,8 @@ void host::compare(attached &a, const frame &f, int64_t rows)
     need(any == (f.rows > 0), "an output is all zero");
 }
 
-/* A count beyond the capacity is not known to the host: the output is empty. */
+/* The host does not know of a count beyond the capacity; the output must be
+ * empty. */
 void host::overflow(attached &a)
 {
     frame f(ctx, info, capacity, capacity, 31);
@@ -464,7 +465,8 @@ void host::overflow(attached &a)
          "a frame beyond the capacity has an output");
 }
 
-/* Two contexts of one engine at once, on two streams, many times. */
+/* Runs two contexts of one engine at the same time, on two streams, many
+ * times. */
 void host::check_streams(const driver &d, attached &a, attached &b)
 {
     void *s[2];
@@ -482,7 +484,8 @@ void host::check_streams(const driver &d, attached &a, attached &b)
     }
     for (auto &stream : s)
         d.call("cuStreamSynchronize", stream);
-    /* Rows beyond a count have any values: those are compared above alone. */
+    /* Rows beyond the count are undefined, so only rows below it are
+     * compared. */
     need(!output.dense || (wanted_a == bytes_of(a.out[0], a.bytes[0]) &&
                            wanted_b == bytes_of(b.out[0], b.bytes[0])),
          "two streams");
@@ -491,7 +494,7 @@ void host::check_streams(const driver &d, attached &a, attached &b)
     std::puts("two streams: the same bits");
 }
 
-/* The median of 9 times of `n` calls, in us a call. */
+/* Returns the time of a call in us: the median of 9 runs of `n` calls. */
 template <class Call>
 static double measure(const driver &d, void *stream, int n, Call call)
 {
@@ -555,7 +558,7 @@ try {
         return 2;
     const bool cuda = std::strncmp(argv[6], "cuda", 4) == 0;
     driver d;
-    if (cuda) { /* the primary context is the caller's current one */
+    if (cuda) { /* the primary context is current */
         void *primary;
         int handle;
         d.call("cuInit", 0u);

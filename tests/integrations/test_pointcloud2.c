@@ -14,21 +14,21 @@ enum { INT8 = 1, UINT8, INT16, UINT16, INT32, UINT32, FLOAT32, FLOAT64 };
 static spc_error error;
 
 /* A message whose data end where their allocation ends, so that
- * AddressSanitizer sees a read beyond them. */
+ * AddressSanitizer detects reads beyond the data. */
 typedef struct message {
     spc_pointcloud2 cloud;
     spc_pointcloud2_field fields[5];
     uint8_t *data;
 } message;
 
-/* Points whose numbers every datatype can hold. */
+/* Returns a coordinate of a point. Every datatype can hold these numbers. */
 static double number_at(int point, int field)
 {
     return (point * 7 + field * 31) % 120;
 }
 
-/* Appends a number as a message has it; libspc's machines are little-endian,
- * but the test is not about the host, and writes byte by byte. */
+/* Appends a number in the byte order of the message. It writes byte by byte, so
+ * that the order does not depend on the host. */
 static void store(uint8_t *at, int datatype, double value, bool big)
 {
     static const int sizes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
@@ -47,8 +47,8 @@ static void store(uint8_t *at, int datatype, double value, bool big)
         at[big ? size - 1 - i : i] = (uint8_t)(bits >> (8 * i));
 }
 
-/* `pads` bytes lie in front of each field, behind the points, and behind the
- * rows. All fields have one type. */
+/* Makes a message whose fields have one type. There are `pads` bytes before
+ * each field, after each point, and after each row. */
 static message make_message(int height, int width, int datatype, int pads,
                             bool big)
 {
@@ -83,7 +83,7 @@ static message make_message(int height, int width, int datatype, int pads,
 
 static const spc_pointcloud2_column columns[] = {
     {"x", 1, NAN},  {"y", 1, NAN}, {"z", 1, NAN}, {"intensity", 0.5f, NAN},
-    {"time", 1, 7}, /* no message has it */
+    {"time", 1, 7}, /* absent from the message */
 };
 enum { COLUMNS = 5, POINTS = 12 };
 
@@ -151,7 +151,7 @@ START_TEST(points_that_are_not_finite_are_dropped)
         float out[POINTS][COLUMNS];
         spc_pointcloud2_counts counts;
 
-        /* The bad number is in the first row, in any of the four fields that
+        /* The bad number is in the first row, in one of the four fields that
          * are read. */
         store(m.data + m.cloud.point_step + m.fields[i / 4].offset, FLOAT64,
               bad[i % 4], false);
@@ -217,7 +217,7 @@ START_TEST(the_padding_of_the_last_row_may_be_missing)
 }
 END_TEST
 
-/* ---- what is refused ----------------------------------------------------- */
+/* ---- refused messages ---------------------------------------------------- */
 
 static void no_intensity(message *m)
 {
@@ -302,7 +302,8 @@ START_TEST(a_wrong_message_is_refused)
 }
 END_TEST
 
-/* Constants alone read no data, and must not loop over 2^64 points. */
+/* If all columns are constants, no data are read. The reader must not loop over
+ * 2^64 points. */
 START_TEST(points_of_no_bytes_are_refused)
 {
     message m = make_message(1, 1, FLOAT32, 0, false);
@@ -333,7 +334,7 @@ START_TEST(more_points_than_room_are_counted)
                                  "room for 5");
     ck_assert_int_eq(counts.rows, POINTS);
     expect_point(out[4], 4);
-    ck_assert_float_eq(out[5][0], -1); /* beyond the room: untouched */
+    ck_assert_float_eq(out[5][0], -1); /* beyond the capacity: unchanged */
     free(m.data);
 }
 END_TEST
@@ -390,8 +391,8 @@ static void change(message *m, spc__random *random)
             (uint32_t)spc__random_u64(random) >> spc__random_below(random, 32);
 }
 
-/* Data cut anywhere, and members changed: a reading outside of the data is for
- * AddressSanitizer to find; here every row must be finite or refused. */
+/* Cuts data anywhere and changes members. Every row must be finite or refused.
+ * AddressSanitizer detects reads outside of the data. */
 START_TEST(changed_messages_are_read_or_refused)
 {
     spc__random random;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_served.c - what operators of other runtimes do for a frame, on the
- * double of the driver: launches and copies, and nothing that waits or
- * allocates.
+ * test_served.c - a frame of an operator of another runtime makes only launches
+ * and copies, and nothing that waits or allocates. Runs on the double of the
+ * driver.
  */
 #include "harness/net_harness.h"
 #include "integrations/served/served.h"
 
 enum { CAPACITY = 300 };
 
-static spc__buf folder = SPC__BUF_INIT; /* of the database */
+static spc__buf folder = SPC__BUF_INIT; /* path of the database */
 static served net;
 static served_frame frame;
 
@@ -21,8 +21,8 @@ static void *on_device(size_t bytes)
     return out;
 }
 
-/* Opens an output of a network that is stored first. The caller's context is
- * current, as a runtime has it. */
+/* Stores a network and opens one of its outputs. The caller's context is
+ * current, as in a runtime. */
 static void open_served(const char *output)
 {
     served_options options = SERVED_OPTIONS_INIT;
@@ -85,7 +85,7 @@ static void run_once(CUstream stream)
 static const struct {
     const char *output;
     int64_t rows;
-    int copies; /* outputs, and what is staged below the capacity */
+    int copies; /* outputs, and staging below the capacity */
 } cases[] = {
     {"bev", CAPACITY, 1},  {"bev", CAPACITY - 1, 3}, {"bev", 0, 1},
     {"rows", CAPACITY, 3}, {"rows", 7, 5},
@@ -110,7 +110,7 @@ START_TEST(a_frame_only_enqueues)
 }
 END_TEST
 
-/* The double, like the driver, ends a capture in which anything waits. */
+/* Like the driver, the double invalidates a capture if a call waits. */
 START_TEST(a_frame_can_be_captured)
 {
     CUstream stream;
@@ -133,7 +133,7 @@ START_TEST(a_failed_copy_is_reported)
     open_served("bev");
     frame.rows = CAPACITY;
     void *kept = frame.out;
-    frame.out = (void *)&net; /* no memory of the device */
+    frame.out = (void *)&net; /* not device memory */
     ck_assert_int_eq(served_run(&net, &frame, NULL, &error), SPC_EDEVICE);
     ck_assert_str_eq(error.text, "a copy on the device failed with error 1 of "
                                  "the driver");

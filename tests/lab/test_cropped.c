@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cropped.c - scenes for a network: its range, its shape, the columns of
- * files.
+ * test_cropped.c - scenes that are cropped for a network: the network's range
+ * and shape, and the columns of files.
  */
 #include "base/file.h"
 #include "harness/suite.h"
@@ -30,7 +30,7 @@ static void remove_folder(void)
     spc__buf_release(&folder);
 }
 
-/* "FOLDER/p.bin" + words, in a static buffer. */
+/* Returns "FOLDER/p.bin" + words, in a static buffer. */
 static const char *write_points(const void *data, size_t bytes,
                                 const char *words)
 {
@@ -84,8 +84,8 @@ static const int whole[3] = {16, 16, 5}, low_half[3] = {8, 16, 5};
 START_TEST(points_outside_the_range_are_left_out_and_counted)
 {
     static const float points[][4] = {
-        {0.1f, -4, -1, 0},  /* the low corner */
-        {7.9f, 3.9f, 0, 0}, /* the high one, except z */
+        {0.1f, -4, -1, 0},  /* at the low corner */
+        {7.9f, 3.9f, 0, 0}, /* at the high corner, except z */
         {-0.1f, 0, 0, 0},   /* behind the sensor */
         {1, 4.1f, 0, 0},    {1, 0, 1.1f, 0}, {NAN, 0, 0, 0},
     };
@@ -96,11 +96,11 @@ START_TEST(points_outside_the_range_are_left_out_and_counted)
             *half = make_detector(4, low_half, 1);
 
     assert_scene(net, write_points(points, sizeof(points), ""), own, 2, 3);
-    /* Voxels of another size also count from the low corner. */
+    /* Voxels of another size are also counted from the low corner. */
     assert_scene(net, write_points(points, sizeof(points), "@1"), coarse, 2, 3);
     assert_scene(net, write_points(points, sizeof(points), "@0.5,2,2"), flat, 2,
                  3);
-    /* A shape that ends before the range. */
+    /* The shape is smaller than the range. */
     assert_scene(half, write_points(points, sizeof(points), ""), own, 1, 4);
     spc_net_free(net);
     spc_net_free(half);
@@ -151,8 +151,7 @@ START_TEST(voxels_outside_a_shape_without_a_range_are_left_out)
 END_TEST
 
 /*
- * The network's channels match two possible row lengths: the file's values
- * decide.
+ * Two row lengths match the network's channels; the file's values decide.
  */
 START_TEST(rows_may_have_as_many_numbers_as_the_network_has_channels)
 {

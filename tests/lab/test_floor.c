@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_floor.c - the floor is a lower bound: compared with manual calculations,
- * recorded times, and new measurements. `test_floor cuda` measures on a GPU.
+ * test_floor.c - the floor is a lower bound. It is compared with manual
+ * calculations, recorded times, and new measurements. `test_floor cuda`
+ * measures on a GPU.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -32,7 +33,7 @@ static spc_conv layer_of(const char *text)
 
 /* ---- by hand ------------------------------------------------------------- */
 
-/* A device that takes no time, except for what a test slows. */
+/* A device that takes no time. Tests slow down single resources. */
 static spc_device_info fast_device(void)
 {
     const double most = 1e12;
@@ -65,8 +66,9 @@ static spc__floor floor_of(const char *layer, int64_t rows, int64_t pairs,
 }
 
 /*
- * 1000 rows, 3000 pairs, 16 channels in, 32 out, f16, 27 offsets: 32000 bytes
- * in, 27648 of weights, 4 * 2000 of index and 26 bits a row: 3250; 64000 out.
+ * The layer has 1000 rows, 3000 pairs, 16 channels in, 32 out, f16 and 27
+ * offsets. It reads 32000 bytes of inputs, 27648 of weights, 4 * 2000 of the
+ * index and 3250 of masks (26 bits a row), and writes 64000.
  */
 static const double read_bytes = 32000 + 27648 + 8000 + 3250;
 static const double written_bytes = 64000;
@@ -81,11 +83,12 @@ START_TEST(what_must_be_moved_is_counted_once)
     ck_assert_double_eq(f.gathered_bytes, 3000 * 32);
     ck_assert_double_eq(f.read_bytes, read_bytes);
     ck_assert_double_eq(f.written_bytes, written_bytes);
-    /* Nearly every offset present: the dense table is smaller, without its
-     * centre. */
+    /* If nearly every offset is present, the dense table without its centre is
+     * smaller. */
     f = floor_of("subm,cin=16,cout=32", 1000, 27000, &device);
     ck_assert_double_eq(f.read_bytes, 32000 + 27648 + 4 * 26 * 1000);
-    /* Only used data count: half of the inputs, two offsets. */
+    /* Only used data count. Here half of the inputs and two offsets are
+     * used. */
     spc_conv conv =
         layer_of("conv,cin=16,cout=32,k=2,stride=2,rule=floor,bias=1");
     spc__work work = {&conv, 500, 200, 500, 2};
@@ -96,7 +99,7 @@ START_TEST(what_must_be_moved_is_counted_once)
 }
 END_TEST
 
-/* The slow figures, and the floor of the layer above with them. */
+/* The slow figures, and the floor that they give for the layer above. */
 static const struct {
     const char *warm_by, *cold_by;
     double launch_us, tflops, gather, cache, memory;
@@ -109,8 +112,8 @@ static const struct {
     {"cache", "cache", 0, 1e6, 1e6, 1, 1e6, 0, 134.898, 134.898},
     {"", "memory", 0, 1e6, 1e6, 1e6, 1, 1 << 20, 0, 70.898},
     /*
-     * 60000 bytes stay cached: a warm run moves the rest, a cold one also the
-     * 4000 written bytes beyond.
+     * 60000 bytes stay cached. A warm run moves the rest. A cold run also
+     * writes the 4000 bytes beyond.
      */
     {"memory", "memory", 0, 1e6, 1e6, 1e6, 1, 60000, 74.898, 74.898},
 };
@@ -146,11 +149,11 @@ START_TEST(a_pair_moves_its_inputs_or_its_sums)
 {
     spc_device_info device = fast_device();
 
-    for (int i = 0; i < SPC_GATHER_SIZES; i++) /* 1, 2, 4 ... GB/s */
+    for (int i = 0; i < SPC_GATHER_SIZES; i++) /* 1, 2, 4, ... GB/s */
         device.gather_far_gbps[i] = device.gather_near_gbps[i] = 1 << i;
     device.cache.read_gbps = 1e-3;
     device.cache.copy_gbps = 1e12;
-    /* Rows of 256 bytes in, 8 sums of 4 bytes: the third size. */
+    /* Rows of 256 bytes in and 8 sums of 4 bytes: the third size. */
     spc__floor f = floor_of("subm,cin=128,cout=8", 10, 200000, &device);
     ck_assert_str_eq(f.warm_by, "gather");
     ck_assert_double_eq_tol(f.warm_us, 200000 * 32 / 4e3, 1e-6);
@@ -160,8 +163,7 @@ START_TEST(a_pair_moves_its_inputs_or_its_sums)
     f = floor_of("subm,cin=1024,cout=1024", 10, 200000, &device);
     ck_assert_double_eq_tol(f.warm_us, 200000 * 2048 / 128e3, 1e-6);
     /*
-     * A narrow row is faster than wide ones, so wide ones are gathered as
-     * narrow ones.
+     * Narrow rows are faster here, so wide rows are gathered as narrow ones.
      */
     device.gather_near_gbps[0] = 500;
     f = floor_of("subm,cin=1024,cout=1024", 10, 200000, &device);
@@ -185,9 +187,9 @@ START_TEST(fp32_is_three_products_of_tf32_where_these_are_faster)
 END_TEST
 
 /*
- * For any bandwidths, reading, writing and copying in sequence takes at least
- * the floor to move the bytes of a layer; reading alone, and writing alone,
- * take at most the floor.
+ * For any bandwidths: moving a layer's bytes by reading, writing and copying in
+ * sequence takes at least the floor; reading alone, and writing alone, take at
+ * most the floor.
  */
 START_TEST(no_sequence_of_reading_writing_and_copying_beats_the_floor)
 {
@@ -238,7 +240,7 @@ END_TEST
 
 /* ---- recorded times ------------------------------------------------------ */
 
-/* Measured on an H200, K3: the least of three runs, warm, and cold. */
+/* Times on an H200 for K3: the least of three runs, warm and cold. */
 static const struct {
     const char *layer;
     int64_t rows, pairs;
@@ -279,7 +281,7 @@ START_TEST(no_recorded_time_lies_below_the_floor_of_its_class)
     ck_assert(!f.measured);
     ck_assert_double_le(f.warm_us, recorded[_i].warm_us);
     ck_assert_double_le(f.cold_us, recorded[_i].cold_us);
-    /* The floor is not trivially low. */
+    /* Checks that the floor is not trivially low. */
     ck_assert_double_ge(f.warm_us, recorded[_i].warm_us / 40);
     ck_assert_double_ge(f.cold_us, f.warm_us);
 }
@@ -294,7 +296,7 @@ START_TEST(ceilings_come_back_from_their_facts)
 
     device.memory.write_gbps = 2.5;
     device.gather_cold_gbps[7] = 0.125;
-    device.launch_us = 0; /* not measured: left out */
+    device.launch_us = 0; /* not measured, so it is left out */
     device.cache.read_gbps = 123456;
     spc__ceilings_write(&facts, &device);
     ck_assert_ptr_null(spc__attrs_find(&facts, "launch_us"));
@@ -312,7 +314,7 @@ START_TEST(ceilings_come_back_from_their_facts)
 }
 END_TEST
 
-/* Rows and density alone give the floor of a device that is present. */
+/* For a device that is present, rows and density suffice for a floor. */
 static void check_known(spc_ctx *ctx, const spc_device_info *device,
                         bool measured)
 {
@@ -348,9 +350,9 @@ START_TEST(the_floor_of_a_device_that_is_not_here_is_that_of_its_figures)
     options.database = spc__buf_text(&path);
     ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
-    device.cache_bytes = 0; /* not stored in a database */
+    device.cache_bytes = 0; /* no figures in a database */
     check_known(ctx, &(spc_device_info){.name = "NVIDIA H200"}, false);
-    /* unknown device */
+    /* an unknown device */
     check_known(ctx, &(spc_device_info){.name = "abacus"}, false);
     device.memory = device.cache = (spc_bandwidth){70, 80, 90};
     device.f16_tflops = 100;
@@ -370,7 +372,8 @@ END_TEST
 
 /* ---- measured times ------------------------------------------------------ */
 
-/* Small enough for the emulation; a GPU also gets larger ones. */
+/* The layers are small enough for the emulation. A GPU also gets larger
+ * ones. */
 static const char *const scenes[] = {
     "gen:uniform,n=60,extent=6",
     "gen:uniform,n=400,extent=9",
@@ -404,8 +407,8 @@ static double best_of(double a, double b)
 }
 
 /*
- * Measures the ceilings again, as another program may have slowed the first
- * time: the better value of both counts.
+ * Measures the ceilings again and keeps the better values, because another
+ * program may have slowed the first measurement.
  */
 static void raise_ceilings(spc_ctx *ctx)
 {
@@ -470,7 +473,7 @@ static void measure_on(const char *device, size_t scene_count,
     spc_ctx_free(ctx);
 }
 
-/* An emulated GPU with wgmma, and one without; a run takes one of them. */
+/* Emulated GPUs with wgmma and without. A run uses one of them. */
 static const struct {
     const char *device, *target;
 } here[] = {{"cpu", ""}, {"sim", "sm_90a"}, {"sim", "sm_80"}};
@@ -509,7 +512,7 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
     options.device = "cpu";
     options.database = "";
     options.template_dir = SPC_TEST_DATA "/templates/tuner/tired";
-    memset(memory, '-', sizeof(memory) - 1); /* the kernel's memory is here */
+    memset(memory, '-', sizeof(memory) - 1); /* here is the kernel's memory */
     setenv("SPC_TEST_TIRED", memory, 1);
     ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
@@ -528,7 +531,7 @@ END_TEST
 
 static const struct {
     const char *target;
-    /* a kernel for the target's units, and one without */
+    /* a kernel with matrix units, and one without */
     const char *has, *lacks;
 } gpus[] = {
     {"sm_75", "spc_f16_mma", "spc_tf32_mma"},
@@ -606,7 +609,7 @@ static bool is_nvrtc(void)
 
 #define LENGTH(table) (int)(sizeof(table) / sizeof(table[0]))
 
-#ifdef SPC_SANITIZE /* the times would be those of the sanitizer */
+#ifdef SPC_SANITIZE /* a sanitizer would distort the times */
 #define MEASURED 0
 #else
 #define MEASURED LENGTH(here)
@@ -632,7 +635,7 @@ static void add_all(TCase *t)
                         MEASURED);
 }
 
-/* The argument of the program: none, "nvrtc", or a device. */
+/* Reads the argument of the program: none, "nvrtc", or a device. */
 int main(int argc, char **argv)
 {
     enum { SKIPPED = 77 };

@@ -6,13 +6,12 @@
  *
  * Each template of templates/gate is a correct kernel, and the same kernel with
  * one planted fault, which is the candidate's only parameter. Every job tunes
- * one of them with some seeds, which differ between runs: the correct kernel
- * must pass with all of them, and every fault must be found under the right
- * name. To repeat a failed seed, pass it as an argument; "all" runs twenty, as
- * a run on a GPU does. Without an argument, or with "some", a third of the jobs
- * is run, others with another seed; with a template's name only its jobs. With
- * cuda the kernels run on the GPU; without one, the program ends with status
- * 77.
+ * one template with some seeds, which differ between runs. The correct kernel
+ * must pass with all seeds, and every fault must be found under the right name.
+ * To repeat a failed seed, pass it as an argument; "all" runs twenty, as a run
+ * on a GPU does. Without an argument, or with "some", a third of the jobs runs,
+ * chosen by the seed; with a template's name, only its jobs run. With cuda the
+ * kernels run on the GPU; without one, the program ends with status 77.
  */
 #include "harness/layer_harness.h"
 #include "spc/tune.h"
@@ -26,8 +25,8 @@ enum { SEEDS = 20, DRAWN = 2, SKIPPED = 77 };
 /* ---- planted faults ------------------------------------------------------ */
 
 /*
- * How often a fault must be found. LATE faults always strike as well, but only
- * in a launch that verification alone may not reach.
+ * How often a fault must be found. A LATE fault also occurs in every run, but
+ * maybe only in a launch that verification alone does not reach.
  */
 typedef enum rate { HONEST, ALWAYS, LATE, RARE } rate;
 
@@ -46,11 +45,11 @@ typedef struct job {
     fault faults[FAULTS];
 } job;
 
-/* 330 rows: neither a multiple of 64 nor within a byte, and with 20 of the 27
+/* 330 rows are neither a multiple of 64 nor fit a byte. They have 20 of the 27
  * neighbours on average. */
 #define SCENE "gen:uniform,n=330,extent=7"
 
-/* The rows that a processor uses for the test of many rows. */
+/* How many rows the test of many rows has on a processor. */
 #define MANY "gen:uniform,n=4100,extent=26"
 
 #define PLAIN "subm,cin=5,cout=12,k=3,dtype=f32,bias=1"
@@ -423,7 +422,7 @@ static const job jobs[] = {
       {"atomics", HONEST, ""},
       {"capacity_taken_for_rows", ALWAYS, "canary"},
       {"row_order_kept_by_address", ALWAYS, KEPT "|canary"}}},
-    /* Scenes for emulation hardly have a tile that costs more than another. */
+    /* In scenes for the emulation, hardly any tile costs more than another. */
     {CUDA,
      "gpu_anew_tiles",
      SMALL,
@@ -493,14 +492,14 @@ static const job jobs[] = {
      "gpu_right_a_hundred_times",
      SMALL,
      {{"none", HONEST, ""}, {"right_a_hundred_times", LATE, AT_LAST}}},
-    /* Its counters are the module's, so two launches at once count together;
-     * the sim device runs one at a time. */
+    /* The counters belong to the module, so two launches at once share them.
+     * The sim device runs one launch at a time. */
     {SIM, "gpu_split", SMALL, {{"none", HONEST, ""}, {"split", HONEST, ""}}},
     {CUDA,
      "gpu_split",
      SMALL,
      {{"none", HONEST, ""}, {"split", LATE, "together"}}},
-    /* Blocks that run at the same time, which is rare on the sim device. */
+    /* Blocks must run at the same time, which is rare on the sim device. */
     {CUDA,
      "gpu_race",
      SMALL,
@@ -518,18 +517,18 @@ static const char *scene_of(const job *j)
     return strcmp(j->only, "large") == 0 ? MANY : SCENE;
 }
 
-/* ---- one tune ------------------------------------------------------------ */
+/* ---- one tuning run ------------------------------------------------------ */
 
-static const char *only = NULL;   /* template; NULL: all */
-static const char *device = NULL; /* of the command line; NULL: cpu and sim */
+static const char *only = NULL;   /* a template; NULL: all */
+static const char *device = NULL; /* a device; NULL: cpu and sim */
 static uint64_t first_seed;
-static int runs;           /* of one job, with seeds from the first on */
-static char database[300]; /* keeps compiled code only */
+static int runs;           /* runs of a job, with consecutive seeds */
+static char database[300]; /* used for compiled code only */
 
 /* The final result for each fault. */
 typedef struct verdict {
     char status[16], note[200];
-    bool may_win; /* the candidate was near the best after all were timed */
+    bool may_win; /* among the best after all were timed */
 } verdict;
 
 typedef struct verdicts {
@@ -561,7 +560,7 @@ static void on_trial(const spc_trial *trial, void *payload)
     v->of[i].may_win = trial->cold_us > 0;
 }
 
-/* Other planted kernels may have static memory, which their faults need. */
+/* Other kernels may have static memory, because their faults need it. */
 static bool is_about_statics(const job *j)
 {
     return strstr(j->only, "statics") != NULL;
@@ -627,7 +626,7 @@ static bool is_caught(const verdict *v)
     return strcmp(v->status, "wrong") == 0 || strcmp(v->status, "fault") == 0;
 }
 
-/* A note begins with its tag and a colon. */
+/* Returns the length of the tag of a note, which ends at a colon. */
 static bool is_named(const fault *f, const verdict *v)
 {
     const char *colon = strchr(v->note, ':');
@@ -659,8 +658,8 @@ static void print_failure(const char *on, const job *j, const fault *f,
 
 /*
  * A candidate far from the best cannot win and is not confirmed. On a busy
- * machine this happens to faults that are found after timing, and says nothing
- * about them.
+ * machine this happens to faults that only confirmation finds, so it is no
+ * verdict on them.
  */
 static bool was_passed_over(const verdicts *v)
 {
@@ -689,7 +688,7 @@ static void count(tally *tallies, const char *on, const verdicts *v,
     }
 }
 
-/* A fault that strikes now and then may be missed with one seed of several. */
+/* A fault that occurs only sometimes may be missed with some seeds. */
 static int least(rate strikes)
 {
     return strikes == RARE && runs > 1 ? runs - 1 : runs;
@@ -764,7 +763,7 @@ START_TEST(verifying_finds_what_strikes_always)
 }
 END_TEST
 
-/* The list of tests in gate.h has a line " *   TAG:" for each. */
+/* Checks the list of tests in gate.h, which has a line " * TAG:" for each. */
 static bool is_tag_of(const char *gate, const char *tag, size_t length)
 {
     char line[80];
@@ -850,7 +849,7 @@ static Suite *make_suite(void)
 }
 
 /*
- * Loads code that earlier runs compiled; nothing else of the database matters.
+ * Loads code that earlier runs compiled. Nothing else in the database matters.
  */
 static void choose_database(const char *folder)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_judge.c - the comparison of a result with what is expected. */
+/* test_judge.c - comparing a result with the expected one. */
 #include "lab/judge.h"
 
 #include "base/dtype.h"
@@ -11,7 +11,7 @@
 /* One fp16 element: the expected value, the result, and the error. */
 static const struct {
     double reference;
-    float tolerance; /* negative: none */
+    float tolerance; /* negative: no bound */
     bool rounded;
     spc__odd_results odd;
     float got;
@@ -25,7 +25,8 @@ static const struct {
     {2, 0.5f, false, SPC__ODD_WRONG, NAN, INFINITY},
     {2, 0.5f, false, SPC__ODD_ANYTHING, NAN, INFINITY},
     {2, 0.5f, false, SPC__ODD_WRONG, INFINITY, INFINITY},
-    /* 2049 lies between the fp16 numbers 2048 and 2050, and rounds to 2048. */
+    /* 2049 is halfway between the fp16 numbers 2048 and 2050, and rounds to
+     * 2048. */
     {2049, -1, false, SPC__ODD_WRONG, 2048, 0},
     {2049, -1, false, SPC__ODD_WRONG, 2050, INFINITY},
     {2049, 0.25f, true, SPC__ODD_WRONG, 2048, 0},
@@ -70,7 +71,7 @@ END_TEST
 
 enum { ROWS = 3, COLUMNS = 300, PITCH = 304 };
 
-/* Rows are longer than what is decoded at once, and have gaps. */
+/* Rows have gaps and are longer than the part that is decoded at once. */
 START_TEST(the_worst_element_is_named)
 {
     static float got[ROWS * PITCH], right[ROWS * PITCH];
@@ -96,7 +97,7 @@ START_TEST(the_worst_element_is_named)
     ck_assert_double_eq(worst.got - worst.reference, 2);
     spc__worst one = spc__judge_element(got, &of, &e, 1 * COLUMNS + 7);
     ck_assert_double_eq(one.error, 0.25);
-    one = spc__judge_element(got, &of, &e, 5); /* a right one */
+    one = spc__judge_element(got, &of, &e, 5); /* is right */
     ck_assert_double_eq(one.error, 0);
     ck_assert_double_eq(one.got, 5);
     e.tolerance = NULL;
@@ -104,7 +105,7 @@ START_TEST(the_worst_element_is_named)
     ck_assert(isinf(worst.error));
     ck_assert_int_eq(worst.row, 1);
     ck_assert_int_eq(worst.channel, 7);
-    got[1 * PITCH + COLUMNS] = 0; /* between the rows */
+    got[1 * PITCH + COLUMNS] = 0; /* in a gap between rows */
     ck_assert(!spc__gaps_hold(got, &of));
 }
 END_TEST

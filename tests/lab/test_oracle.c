@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The rest of a submanifold geometry. */
+/* Fills the other fields of a submanifold geometry. */
 #define UNIT                                                                   \
     .stride = {1, 1, 1},                                                       \
     .origin = {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}
@@ -38,7 +38,7 @@ typedef struct layer {
     spc_scene *scene;
     int64_t rows;
     spc_relation relation;
-    const int32_t *index; /* its own */
+    const int32_t *index; /* the voxel itself */
     float *in, *weights, *bias;
     double *out, *magnitude;
 } layer;
@@ -174,7 +174,7 @@ START_TEST(a_cancelled_oracle_ends_soon)
                      .cout = CHANNELS,
                      .groups = 1,
                      .geometry = {.kernel = {3, 3, 3}, UNIT}};
-    /* Every neighbour is row 0: work for half a minute. */
+    /* Every neighbour is row 0, so the oracle would need half a minute. */
     int32_t *index = calloc((size_t)ROWS * OFFSETS, sizeof(*index));
     float *weights = calloc((size_t)OFFSETS * CHANNELS * CHANNELS, 4);
     double *out = malloc((size_t)ROWS * CHANNELS * sizeof(*out));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_point_files.c - the same points in every format and form give the same
- * scene; files that are cut or changed are refused with a sentence.
+ * test_point_files.c - the same points give the same scene in every format and
+ * form. Cut or changed files are refused with a message.
  */
 #include "base/file.h"
 #include "base/random.h"
@@ -51,8 +51,8 @@ static const char *write_file(const char *name, const spc__buf *file,
 
 enum { POINTS = 300, COLUMNS = 4 };
 
-/* Multiples of 1/4, so that each format holds them as they are; some points
- * follow each other, so that compressed data repeat. */
+/* Returns points at multiples of 1/4, which every format holds exactly. Some
+ * points are repeated, so that compressed data have repetitions. */
 static void point_at(double out[COLUMNS], int i)
 {
     out[0] = (i % 7 - 3) * 0.25;
@@ -77,7 +77,7 @@ static void put(spc__buf *out, spc__cell type, double value, bool big)
         spc__buf_append(out, raw + (big ? bytes - 1 - i : i), 1);
 }
 
-/* The scene of `spec`, and its points, are those of point_at(). */
+/* Checks that the scene of `spec` and its points are those of point_at(). */
 static void assert_points(const char *spec, const char *size)
 {
     char with_size[600];
@@ -102,7 +102,7 @@ static void assert_points(const char *spec, const char *size)
     spc_scene_describe(&info, scene);
     ck_assert_int_eq(info.points, POINTS);
     ck_assert_int_eq(info.bad, 0);
-    /* Each point's voxel is in the scene, and the scene has no other. */
+    /* Checks that the scene has the voxels of the points and no others. */
     const int32_t *rows = spc_scene_coords(scene);
     for (int64_t r = 0; r < spc_scene_rows(scene); r++)
         for (int i = 0; i < POINTS; i++) {
@@ -124,7 +124,8 @@ static void assert_points(const char *spec, const char *size)
 
 /* ---- writers ------------------------------------------------------------- */
 
-/* Compresses by the nearest repetition of up to 9 bytes, else literally. */
+/* Compresses up to 9 bytes as a repetition of the nearest equal bytes, else as
+ * literals. */
 static void compress_lzf(spc__buf *out, const unsigned char *in, size_t bytes)
 {
     size_t start = 0, at = 0;
@@ -165,7 +166,7 @@ static void compress_lzf(spc__buf *out, const unsigned char *in, size_t bytes)
 static const struct pcd_case {
     const char *data;
     bool wide;  /* x, y and z are doubles */
-    bool extra; /* padding, and a field of three numbers, among them */
+    bool extra; /* with padding and a field of three numbers */
 } pcd_cases[] = {
     {"ascii", false, false},
     {"ascii", true, true},
@@ -175,8 +176,8 @@ static const struct pcd_case {
     {"binary_compressed", true, true},
 };
 
-/* The fields: name, type, numbers; those with a name of one letter are x, y, z
- * and i. */
+/* Writes the fields: name, type, count. Names of one letter are x, y, z and
+ * i. */
 typedef struct field {
     const char *name;
     spc__cell cell;
@@ -293,7 +294,7 @@ static void set(spc__buf *file, size_t at, spc__cell type, double value)
     spc__buf_release(&cell);
 }
 
-/* `extra` bytes follow each record, and a gap precedes the first. */
+/* `extra` bytes follow each record, and a gap precedes the first record. */
 static void put_las(spc__buf *out, int minor, int format, int extra)
 {
     static const double scale[3] = {0.25, 0.5, 0.125}, offset[3] = {1, -4, 0};
@@ -335,7 +336,7 @@ static void put_las(spc__buf *out, int minor, int format, int extra)
 
 static void put_ply(spc__buf *out, bool big, bool ascii)
 {
-    /* The second x is a number like any other. */
+    /* A second x is an ordinary column. */
     spc__buf_printf(out,
                     "ply\nformat %s 1.0\nelement vertex %d\n"
                     "property double X\nproperty float y\nproperty float z\n"
@@ -384,7 +385,7 @@ static void put_text(spc__buf *out, const struct text_case *c)
         for (int k = 0; k < COLUMNS; k++)
             spc__buf_printf(out, "%s%g", k > 0 ? c->gap : "",
                             at[strchr("xyzi", c->order[k]) - "xyzi"]);
-        /* The last line may lack its end. */
+        /* The last line may lack its line end. */
         if (i < POINTS - 1)
             spc__buf_printf(out, "%s", c->end);
     }
@@ -437,7 +438,7 @@ START_TEST(every_point_format_of_las_is_read)
     if (columns[format] % 10 != 0 && columns[format] > 7)
         ck_assert_float_eq(got.values[7], 77.5f);
     spc_point_rows_release(&got);
-    /* Points that are not compressed are read under the other name, too. */
+    /* Uncompressed points are also read from files with the other ending. */
     assert_points(write_file("a.laz", &file, ""), SIZES);
     spc__buf_release(&file);
 }
@@ -482,7 +483,7 @@ START_TEST(every_form_of_text_is_read)
 }
 END_TEST
 
-/* ---- one policy ---------------------------------------------------------- */
+/* ---- the same rules for all formats -------------------------------------- */
 
 START_TEST(no_numbers_are_left_out_and_counted_in_every_format)
 {
@@ -659,15 +660,16 @@ static spc_status take_count(spc__rows *to, const double *numbers,
     return SPC_OK;
 }
 
-/* Reads a copy of exactly that size, so that a sanitizer sees every access
- * beyond it. Returns how many points there were; -1: it was refused. */
+/* Reads a copy of exactly this size, so that a sanitizer detects every access
+ * beyond it. Returns the number of points, or -1 if the reader refused the
+ * copy. */
 static int64_t read_copy(spc__scene_reader read, const char *data, size_t bytes)
 {
     char *copy = malloc(bytes + 1);
     counter to = {{begin_count, take_count}, 0, 0, 0, 0};
 
     memcpy(copy, data, bytes);
-    copy[bytes] = '\0'; /* as files are read */
+    copy[bytes] = '\0'; /* like a file that was read */
     spc__scene_file file = {"cut", copy, bytes, {0, {0}}, {4, 0}};
     memset(&error, 0, sizeof(error));
     spc_status status = read(&to.rows, &file, &error);
@@ -681,7 +683,7 @@ static int64_t read_copy(spc__scene_reader read, const char *data, size_t bytes)
 
 enum { SAMPLES = 17 };
 
-/* A file of each kind; returns its reader. */
+/* Makes a file of each kind. Returns its reader. */
 static spc__scene_reader put_sample(spc__buf *out, int i)
 {
     if (i < LENGTH(pcd_cases))
@@ -694,8 +696,8 @@ static spc__scene_reader put_sample(spc__buf *out, int i)
     return put_text(out, &text_cases[i - 13]), spc__scene_read_text;
 }
 
-/* No cut is read as the whole file, but for text and what ends in text: there
- * the last line or number may be shorter. */
+/* A cut file must not be read as the whole file. In text, the last line or
+ * number may be cut short unnoticed. */
 START_TEST(a_file_cut_anywhere_is_refused)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -709,7 +711,7 @@ START_TEST(a_file_cut_anywhere_is_refused)
         ck_assert_msg(points < POINTS || (is_text && bytes + 4 > file.length),
                       "sample %d cut at byte %zu of %zu has %lld points", _i,
                       bytes, file.length, (long long)points);
-        /* Text has no count. */
+        /* Text files have no count of points. */
         ck_assert(points == -1 || _i >= 13 || bytes + 4 > file.length);
     }
     spc__buf_release(&file);
@@ -763,7 +765,7 @@ START_TEST(lzf_is_decompressed_to_exactly_its_size)
     ck_assert_mem_eq(out, "abcabcabcabcabcz", 16);
     ck_assert(!spc__lzf_decompress(out, 15, in, sizeof(in) - 1));
     ck_assert(!spc__lzf_decompress(out, 17, in, sizeof(in) - 1));
-    ck_assert(!spc__lzf_decompress(out, 3, "\x20\0", 2)); /* nothing before */
+    ck_assert(!spc__lzf_decompress(out, 3, "\x20\0", 2)); /* before the start */
     ck_assert(!spc__lzf_decompress(out, 3, "\xe0", 1));
     ck_assert(!spc__lzf_decompress(out, 3, "\x20", 1));
     ck_assert(spc__lzf_decompress(out, 0, "", 0));

@@ -16,7 +16,8 @@ static spc_error error;
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
-/* Check reports every assertion to its parent, which is slow in loops. */
+/* Check reports every assertion to its parent process, which is slow in
+ * loops. */
 #define require(condition, ...)                                                \
     do {                                                                       \
         if (!(condition))                                                      \
@@ -31,7 +32,8 @@ static int64_t floor_of(int64_t value, int64_t by)
     return q * by > value ? q - 1 : q;
 }
 
-/* The rule's first input of output 0, from the documentation of spc.h. */
+/* Returns the first input coordinate that output 0 sees, by the rule that spc.h
+ * documents. */
 static int64_t origin_of(const spc_geometry *g, int axis)
 {
     int k = g->kernel[axis];
@@ -44,7 +46,7 @@ static int64_t origin_of(const spc_geometry *g, int axis)
     return -(int64_t)g->dilation[axis] * ((k - 1) / 2);
 }
 
-/* The displacement of every offset, z fastest. */
+/* Lists the displacement of every offset; z varies fastest. */
 static int list_offsets(int64_t out[][3], const spc_geometry *g)
 {
     int count = 0;
@@ -139,7 +141,8 @@ static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
     return false;
 }
 
-/* Tests every cell of a box that holds all outputs, in ascending order. */
+/* Finds the outputs: tests every cell of a box that contains all of them, in
+ * ascending order. */
 static rows strided_rows(const spc_geometry *g, const rows *in, int from,
                          int to)
 {
@@ -199,8 +202,8 @@ static void assert_index(const spc_relation *r, const spc_conv *conv)
 enum { LOW = -5, HIGH = 6 };
 
 /*
- * Distinct voxels of two batches in a box around the origin, unordered; the
- * corners of the box are among them.
+ * Makes distinct voxels of two batch elements in a box around the origin,
+ * unordered and including the corners of the box.
  */
 static rows random_rows(int count, uint64_t seed)
 {
@@ -254,7 +257,7 @@ static const char *const layers[] = {
     "conv,cin=1,cout=1,rule=footprint,k=1x1x3,stride=1x1x2",
     "conv,cin=1,cout=1,rule=footprint,k=3x3x2,stride=2,dilation=2x1x3,"
     "padding=2x0x3",
-    /* clipped by a shape: even, odd, on one axis, smaller than the scene */
+    /* shapes that clip: even, odd, on one axis, smaller than the scene */
     "conv,cin=1,cout=1,rule=footprint,k=2,stride=2,shape=6",
     "conv,cin=1,cout=1,rule=footprint,k=2,stride=2,shape=5",
     "conv,cin=1,cout=1,rule=footprint,k=3,stride=2,padding=1,shape=6x5x3",
@@ -271,7 +274,7 @@ static spc_scene *scene_of(const rows *r)
     return scene;
 }
 
-/* Checks the layer, and for a strided layer also the one that inverts it. */
+/* Checks the layer and, if it is strided, its inverse. */
 static void check_layer(spc_conv *conv, const rows *in, int threads)
 {
     spc_scene *scene = scene_of(in);
@@ -311,7 +314,7 @@ START_TEST(every_rule_relates_as_its_definition_says)
 }
 END_TEST
 
-/* Distinct voxels with coordinates from 0 to `edge` - 1. */
+/* Makes distinct voxels with coordinates from 0 to `edge` - 1. */
 static rows box_rows(int edge)
 {
     rows out = {malloc(sizeof(int32_t[4]) * (size_t)(edge * edge * edge)), 0};
@@ -344,8 +347,8 @@ static int64_t pairs_of_row(const spc_relation *r, int64_t row)
 
 /*
  * spconv's layers of kernel and stride 2 equal MinkowskiEngine's if the shape
- * is even. If it is odd, the last plane is in no output, and gets only the bias
- * from the inverse layer.
+ * is even. If it is odd, no output sees the last plane, and the inverse layer
+ * gives it only the bias.
  */
 START_TEST(a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape)
 {
@@ -376,9 +379,9 @@ START_TEST(a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape)
 }
 END_TEST
 
-/* ---- sets that are generated, or given ----------------------------------- */
+/* ---- generated and given sets ----------------------------------- */
 
-/* The conventions of MinkowskiEngine, and others. */
+/* Layers by the conventions of MinkowskiEngine and of others. */
 static const char *const generative[] = {
     "generative,cin=1,cout=1,k=2,stride=2",
     "generative,cin=1,cout=1,k=4,stride=2",
@@ -444,9 +447,9 @@ START_TEST(given_sets_relate_as_the_formula_says)
 END_TEST
 
 /*
- * The set that is drawn for a scene has voxels that see many, few, or no
- * inputs, and leaves some inputs unseen; it does not depend on the order of the
- * scene's rows.
+ * The set that is sampled for a scene has voxels that see many, few, or no
+ * inputs, and some inputs that no voxel sees. It does not depend on the order
+ * of the scene's rows.
  */
 START_TEST(a_drawn_set_is_that_of_the_scene)
 {
@@ -479,7 +482,7 @@ START_TEST(a_drawn_set_is_that_of_the_scene)
 }
 END_TEST
 
-/* A hyper-cross, and a list that has no centre and no symmetry. */
+/* A hyper-cross, and a list without a centre or symmetry. */
 static const struct {
     spc_rule rule;
     int stride, count;
@@ -551,7 +554,8 @@ START_TEST(the_number_of_threads_changes_nothing)
 }
 END_TEST
 
-/* Voxels of either rule, and points, whose outputs see several at an offset. */
+/* Voxels by both rules, and points. An output of points may see several inputs
+ * at an offset. */
 static const char *const partly[] = {
     "subm,cin=1,cout=1,k=3",
     "conv,cin=1,cout=1,k=3,stride=2,padding=1,rule=footprint",
@@ -626,9 +630,9 @@ static const char *const trained[] = {
 };
 
 /*
- * The relation is searched from the input's side; offset k of a submanifold
- * layer, whose gradient is submanifold as well, is offset K - 1 - k of the
- * gradient.
+ * The gradient's relation is that of the layer, seen from the inputs. A
+ * submanifold layer's gradient is also submanifold, and the layer's offset k is
+ * its offset K - 1 - k.
  */
 START_TEST(the_gradient_of_inputs_relates_as_its_layer_backwards)
 {
@@ -660,7 +664,7 @@ START_TEST(the_gradient_of_inputs_relates_as_its_layer_backwards)
 }
 END_TEST
 
-/* ---- the edges of int32 -------------------------------------------------- */
+/* ---- limits of int32 -------------------------------------------------- */
 
 static const int32_t edges[][4] = {{0, INT32_MAX, 0, INT32_MIN},
                                    {0, INT32_MIN, 0, INT32_MIN},
@@ -668,7 +672,7 @@ static const int32_t edges[][4] = {{0, INT32_MAX, 0, INT32_MIN},
                                    {1, INT32_MAX, 0, INT32_MIN},
                                    {-7, INT32_MIN, 0, INT32_MAX}};
 
-/* Results that do not fit int32 are refused with a message. */
+/* Coordinates that do not fit int32 are refused with a message. */
 static const struct {
     const char *layer, *says;
 } edge_layers[] = {
@@ -849,7 +853,7 @@ START_TEST(every_allocation_may_fail)
         ck_assert_ptr_null(r.coords_in);
         ck_assert_ptr_null(r.index);
     }
-    ck_assert_int_gt(failed, 8); /* the set of outputs grows */
+    ck_assert_int_gt(failed, 8); /* the set of outputs is larger */
     spc_relation_release(&r);
     spc_scene_free(scene);
     free(in.at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_sample.c - the data for verifying candidates: it exposes wrong
- * arithmetic, and has the documented properties.
+ * test_sample.c - the data for verifying candidates expose wrong arithmetic and
+ * have the documented properties.
  */
 #include "harness/layer_harness.h"
 
@@ -53,8 +53,8 @@ typedef struct way {
     float (*in)(float value);
     float (*weight)(float value);
     float (*sum)(float value); /* after each step of 16 products */
-    bool split;                /* three products of tf32 for one */
-    int drops;                 /* product number `drops` - 1 */
+    bool split;                /* three tf32 products instead of one */
+    int drops;                 /* omits product number `drops` - 1 */
 } way;
 
 static float multiply(const way *how, float x, float w)
@@ -86,7 +86,7 @@ static float dot(const spc_conv *conv, const float *in, const float *weights,
     return sum;
 }
 
-/* The inputs of all offsets that output channel `co` sees. */
+/* Returns the inputs of all offsets that output channel `co` sees. */
 static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
 {
     int channels = spc__conv_group_in(conv);
@@ -97,7 +97,7 @@ static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
                (size_t)channels * sizeof(*out));
 }
 
-/* Uses a row that sees all its neighbours, and all its channels. */
+/* Uses a row that sees all its neighbours, with all its channels. */
 static int count_changed(const char *layer, spc__dataset dataset,
                          const way *how)
 {
@@ -131,12 +131,12 @@ static int count_changed(const char *layer, spc__dataset dataset,
 #define USUAL "subm,cin=64,cout=64,k=3,dtype="
 #define DEPTHWISE "subm,cin=64,cout=64,groups=64,k=3,dtype="
 
-/* One weight of COUNT in 32 is zero, and losing its product changes nothing. */
+/* One weight in 32 is zero. Losing its product changes nothing. */
 static const struct {
     const char *layer;
     spc__dataset dataset;
     way how;
-    int least, most; /* of 64 outputs that differ */
+    int least, most; /* at least this many of 64 outputs differ */
 } ways[] = {
     {USUAL "f32", SPC__WIDE, {"tf32", to_tf32, to_tf32, as_is, 0, 0}, 60, 64},
     {USUAL "f32", SPC__WIDE, {"in tf32", to_tf32, as_is, as_is, 0, 0}, 60, 64},
@@ -223,10 +223,10 @@ END_TEST
 
 /* ---- scales -------------------------------------------------------------- */
 
-/* The end of the range of each type of outputs. */
+/* Limits of each output type. */
 static const struct {
     const char *layer;
-    float large, tiny; /* the least large one, and the largest tiny one */
+    float large, tiny; /* least large number, largest tiny one */
 } ends[] = {
     {"subm,cin=4,cout=4,k=3,dtype=f32,epilogue=scale", 0x1p10f, 0x1p-9f},
     {"subm,cin=4,cout=4,k=3,dtype=bf16,epilogue=scale", 0x1p10f, 0x1p-9f},
@@ -409,7 +409,8 @@ END_TEST
 
 /* ---- guard zones --------------------------------------------------------- */
 
-/* The first and the last byte of both zones; on the cpu they are ours. */
+/* Changes the first and the last byte of both zones. On the cpu the test can
+ * write them. */
 START_TEST(a_byte_that_is_written_beside_an_array_is_seen)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -474,7 +475,7 @@ START_TEST(a_device_digests_as_the_host_does)
     assert_ok(spc__digester_end(digester, got), spc_ctx_error(ctx));
     for (int i = 0; i < COUNT; i++)
         ck_assert(got[i] == spc__digest_host(bytes, sizes[i]));
-    for (int bit = 0; bit < 16; bit++) { /* any single bit shows */
+    for (int bit = 0; bit < 16; bit++) { /* every single bit counts */
         bytes[70000] ^= (unsigned char)(1 << bit % 8);
         ck_assert(got[0] != spc__digest_host(bytes, BYTES));
         bytes[70000] ^= (unsigned char)(1 << bit % 8);
@@ -513,7 +514,7 @@ START_TEST(operands_have_their_shapes_and_bytes)
     ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, 10),
                       10 * 5 * 4);
     ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, -1), 0);
-    /* A slice reaches from its first element to the end of its last. */
+    /* A slice extends from its first element to the end of its last. */
     conv.scale = true;
     conv.add = SPC_ADD_AFTER;
     conv.out = SPC_OUT_BF16;

@@ -274,8 +274,8 @@ END_TEST
 
 /* ---- points of files ----------------------------------------------------- */
 
-/* 3000 points of a flat scene, [n][columns]: x, y, z, an intensity, a ring,
- * then numbers of their own. */
+/* Returns 3000 points of a flat scene as [n][columns]: x, y, z, an intensity, a
+ * ring, then further numbers. */
 enum { DRAWN = 3000 };
 
 static float *draw_rows(int columns, uint64_t seed)
@@ -296,7 +296,7 @@ static float *draw_rows(int columns, uint64_t seed)
     return rows;
 }
 
-/* The voxels of x, y, z alone. */
+/* Returns the voxels of x, y and z. */
 static int64_t count_voxels(const float *rows, int columns, double size)
 {
     int32_t(*at)[4] = calloc(DRAWN, sizeof(*at));
@@ -311,7 +311,8 @@ static int64_t count_voxels(const float *rows, int columns, double size)
     return count;
 }
 
-/* DRAWN is a multiple of 4, so the size of a file is ambiguous. */
+/* DRAWN is a multiple of 4, so the size of a file does not determine its
+ * columns. */
 START_TEST(raw_rows_have_as_many_numbers_as_the_specification_states)
 {
     int columns = 3 + _i;
@@ -482,7 +483,7 @@ START_TEST(points_are_read_as_scenes_are)
     ck_assert_int_eq(got.rows, DRAWN);
     ck_assert_mem_eq(got.values, rows, bytes);
     spc_point_rows_release(&got);
-    /* The first four of five. */
+    /* Reads the first four of five columns. */
     assert_ok(spc_point_rows_load(
         &got, write_scene("p.raw", rows, bytes, ",columns=5"), 4, &error));
     ck_assert_int_eq(got.found, 5);
@@ -684,7 +685,7 @@ START_TEST(what_is_no_file_is_refused_in_one_sentence)
 }
 END_TEST
 
-/* Reading them would block, or take all memory. */
+/* Reading these files would block or take all memory. */
 START_TEST(a_pipe_or_a_device_is_refused_unread)
 {
     char spec[520], path[512];
@@ -803,8 +804,8 @@ static void fuzz(spc__scene_reader read, const char *seed_data,
     memcpy(data, seed_data, seed_bytes);
     size_t bytes = mutate(data, seed_bytes, sizeof(data), &random);
     /*
-     * Allocated exactly, so that a sanitizer detects every access beyond the
-     * end.
+     * The allocation has the exact size, so that a sanitizer detects every
+     * access beyond the end.
      */
     char *copy = malloc(bytes + 1);
     memcpy(copy, data, bytes);
@@ -863,7 +864,7 @@ static void digest_of(char hex[SPC__SHA256_HEX], const spc_scene *scene)
 static const struct {
     const char *spec;
     int64_t rows;
-    const char *digest; /* first characters of the SHA-256 of the rows */
+    const char *digest; /* start of the SHA-256 of the rows */
 } generated[] = {
     {"gen:shell,r=1", 1, ""},
     {"gen:shell,r=2", 8, ""},
@@ -921,7 +922,7 @@ static int find_row(const spc_scene *scene, const int32_t wanted[4])
     return row < rows ? row : -1;
 }
 
-/* Batches stay; a scan has voxels on either side of 0. */
+/* Batch elements are kept, and a scan has voxels on both sides of 0. */
 START_TEST(a_level_has_the_voxels_divided_and_rounded_down)
 {
     static const char *const specs[][2] = {
@@ -993,7 +994,7 @@ START_TEST(a_scene_by_hand_keeps_order_and_duplicates)
 }
 END_TEST
 
-/* ---- real scenes, if they are installed ---------------------------------- */
+/* ---- recorded scenes, if they are installed ------------------------------ */
 
 static const struct {
     const char *file;
@@ -1025,7 +1026,7 @@ START_TEST(real_scenes_have_their_known_counts)
 }
 END_TEST
 
-/* The same scans, written with other numbers of columns. */
+/* The same scans with other numbers of columns. */
 START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
 {
     static const char *const files[] = {
@@ -1040,7 +1041,8 @@ START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
     make_folder();
     snprintf(path, sizeof(path), "%s/%s", suite_scenes(), files[_i / 3]);
     assert_ok(spc__file_read(&from, path, 1 << 26, &error));
-    /* A multiple of 4 rows, so that the size is ambiguous. */
+    /* Keeps a multiple of 4 rows, so that the size does not determine the
+     * columns. */
     int rows = (int)(from.length / 16 / 4 * 4);
     for (int i = 0; i < rows; i++) {
         float row[6] = {0, 0, 0, 0, (float)(i % 32), (float)(i % 7) * 0.1f};

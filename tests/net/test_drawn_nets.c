@@ -24,9 +24,10 @@ enum { NETWORKS = 48, NODES = 7, TENSORS = NODES + 2, CHANNELS = 3 };
 
 /* ---- sampling ------------------------------------------------------------ */
 
-/* A set: a tensor of the next finer level, and the geometry between them. */
+/* A set of voxels: a tensor of the next finer level, and the geometry between
+ * the two. */
 typedef struct level {
-    int fine; /* a tensor; -1: no finer level */
+    int fine; /* tensor of the finer level; -1: none */
     const char *words;
 } level;
 
@@ -49,15 +50,15 @@ static int below(drawing *d, int count)
     return (int)spc__random_below(&d->random, (uint32_t)count);
 }
 
-/* Mostly one of the last tensors. */
+/* Picks a tensor, mostly one of the last. */
 static int pick(drawing *d)
 {
     return below(d, 3) == 0 ? below(d, d->count)
                             : d->count - 1 - below(d, d->count) / 2;
 }
 
-/* Another tensor over the set of `i` with `channels` channels (0: any), or
- * -1. */
+/* Picks another tensor over the set of `i` with `channels` channels (0: any).
+ * Returns -1 if there is none. */
 static int pick_beside(drawing *d, int i, int channels)
 {
     int found = -1, seen = 0;
@@ -112,7 +113,7 @@ static const char *const plain[] = {
     "affine,act=gelu",
 };
 
-/* A new tensor, made by the line that begins here. */
+/* Adds a tensor and begins the line that makes it. */
 static void begin(drawing *d, int set, int channels)
 {
     d->at[d->count] = (tensor){set, channels, false};
@@ -193,7 +194,7 @@ static bool draw_pool(drawing *d)
     return true;
 }
 
-/* Back to the finer level, by a layer or by the nearest voxel. */
+/* Returns to the finer level by a layer or by the nearest voxel. */
 static bool draw_up(drawing *d)
 {
     int in = pick(d), cout = draw_channels(d);
@@ -272,7 +273,7 @@ static bool draw_cat(drawing *d)
     return true;
 }
 
-/* The union of two sets. */
+/* Makes the union of two sets. */
 static bool draw_union(drawing *d)
 {
     int first = pick(d), second = pick(d);
@@ -346,7 +347,7 @@ static void draw_line(drawing *d, const char *path)
     spc_net_free(net);
 }
 
-/* All tensors without a reader are outputs, and some of the others. */
+/* Makes all tensors without a reader outputs, and some of the others. */
 static spc_net *draw_network(drawing *d, uint64_t seed, const char *path)
 {
     spc__random_init(&d->random, seed);
@@ -383,11 +384,11 @@ typedef struct task {
     int64_t count[OUTPUTS];
     float *dy[OUTPUTS];
     void *grad[OUTPUTS];
-    double size; /* the sum of the magnitudes of the last loss's terms */
+    double size; /* sum of the magnitudes of the last loss's terms */
     const char *text;
 } task;
 
-/* One voxel, a few, many; some of two batch elements. */
+/* Samples one, few or many voxels, some in two batch elements. */
 static const char *const scenes[] = {
     "gen:uniform,n=90,extent=7",
     "gen:uniform,n=70,extent=6,batch=2",
@@ -431,8 +432,8 @@ static void task_close(task *t)
     spc_ctx_free(t->ctx);
 }
 
-/* The current values of output i; the caller frees them. For sets that depend
- * on features only the rows present. */
+/* Returns the current values of output i. The caller frees them. If the set
+ * depends on features, only existing rows have values. */
 static float *output_of(const task *t, int i, int64_t *count)
 {
     spc_training_out out;
@@ -476,9 +477,9 @@ static double loss_of(task *t)
 
 /* ---- differences --------------------------------------------------------- */
 
-/* The array that is varied: parameters, or the features. */
+/* The array that is varied: parameters or features. */
 typedef struct variable {
-    const spc_net_param *param; /* NULL: the features */
+    const spc_net_param *param; /* NULL: vary the features */
     const float *values, *gradient;
     int64_t count;
 } variable;
@@ -495,7 +496,7 @@ static void put(task *t, const variable *s, const float *values)
                   spc_ctx_error(t->ctx));
 }
 
-/* The loss at a distance of `by` along the signs of the gradient. */
+/* Returns the loss after a move by `by` along the signs of the gradient. */
 static double loss_along(task *t, const variable *s, float by)
 {
     float *moved = malloc((size_t)s->count * sizeof(*moved) + 1);
@@ -513,13 +514,13 @@ static double slope_along(task *t, const variable *s, float by)
 }
 
 /*
- * Along its signs a gradient equals the sum of its magnitudes. Central
- * differences use three steps, each half of the previous one. Two pairs of them
- * extrapolate away the error that grows by the square of the step; the
- * difference between the two results exceeds the error of the better one. fp32
- * rounds the terms of the loss by some 2^-21 of their size after a few layers,
- * which division by the step magnifies. A step is small enough once both errors
- * are at most a twentieth.
+ * Along its own signs, a gradient's derivative is the sum of its magnitudes.
+ * Central differences use three step sizes, each half of the previous one. Each
+ * pair extrapolates away the error that grows with the square of the step; the
+ * difference between both results bounds the error of the better one. After a
+ * few layers fp32 rounds the terms of the loss by about 2^-21 of their size,
+ * and division by the step size magnifies this. A step is small enough once
+ * both errors are at most a twentieth.
  */
 static void check_variable(task *t, const variable *s, int *settled)
 {
@@ -629,7 +630,7 @@ static void check_output(task *t, const spc_net_plan *plan, const char *memory,
 }
 
 /* Compares every layer with the oracle on its own input, and training with the
- * run, except for the rounding of parts that the run fuses. */
+ * run. Only the rounding of parts that the run fuses may differ. */
 static void check_forward(task *t)
 {
     spc_net_plan *plan = plan_network(t);

@@ -14,7 +14,7 @@
 
 /* ---- building networks --------------------------------------------------- */
 
-/* Each inverse map counts; layers of size 1 have no map. */
+/* Every inverse map is counted. Layers of size 1 have no map. */
 static const struct {
     const char *file;
     int layers, sets, maps, outputs;
@@ -49,12 +49,12 @@ START_TEST(known_networks_share_what_they_can)
 }
 END_TEST
 
-/* eps is 1e-3 in all detectors and in Pointcept's networks, and 1e-5 in the
- * others, also in the first layers of VoxelNeXt's heads. */
+/* eps is 1e-3 in all detectors and in Pointcept's networks. It is 1e-5 in the
+ * others and in the first layers of VoxelNeXt's heads. */
 static const struct {
     const char *file;
     double eps;
-    const char *others[2]; /* names with these prefixes have 1e-5 */
+    const char *others[2]; /* prefix of layers with 1e-5; NULL: none */
 } epsilons[] = {
     {"second.lua", 1e-3, {NULL}},
     {"centerpoint.lua", 1e-3, {NULL}},
@@ -222,7 +222,7 @@ START_TEST(a_mistake_is_named_with_its_line)
     char text[600];
     spc_net *net;
 
-    /* The file that includes itself has the input twice. */
+    /* A file that includes itself declares the input twice. */
     snprintf(text, sizeof(text), "%s%s\n",
              strstr(refused[_i].text, "'net.lua'") ? "" : start,
              refused[_i].text);
@@ -298,7 +298,7 @@ END_TEST
 
 /* ---- results ------------------------------------------------------------ */
 
-/* Two files by type and device, of which a part runs, since compiling is
+/* Two files for each type and device. Only some run, since compiling is
  * slow. */
 static const char *const small_files[] = {"every.lua", "operators.lua",
                                           "batches.lua"};
@@ -317,7 +317,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
     load(&r, small_files[kind / TYPES], dtypes[kind % TYPES]);
     open_context(&r, device_of(_i / (TYPES * SMALL_FILES)));
     o.keep = true;
-    o.growth = 0; /* isolated voxels have more outputs than scans */
+    o.growth = 0; /* isolated voxels make more outputs than scans */
     o.sample = spc_scene_coords(sample);
     o.sample_rows = spc_scene_rows(sample);
     plan_net(&r, &o);
@@ -334,7 +334,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
 }
 END_TEST
 
-/* Values -1, 0 and 1: sums of a few layers are integers that fp32 holds
+/* Values are -1, 0 and 1: sums of a few layers are integers that fp32 holds
  * exactly. */
 static void set_integers(spc_net *net, uint64_t seed)
 {
@@ -373,8 +373,8 @@ START_TEST(integers_come_out_exactly)
 }
 END_TEST
 
-/* With a NaN or infinite feature, the outputs that read it are not finite, as
- * in the oracle, and all others are correct. */
+/* One feature is NaN or infinite. As in the oracle, the outputs that read it
+ * are not finite, and all others are correct. */
 START_TEST(what_is_no_number_harms_what_sees_it_alone)
 {
     static const float odd[4] = {NAN, 1, INFINITY, -INFINITY};
@@ -461,7 +461,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL),
                      SPC_ECAPACITY);
     r.buffers.count = r.count;
-    /* The next scene is unaffected; it fits by the rule's bound. */
+    /* The next scene fits the rule's bound and must be unaffected. */
     close_plan(&r);
     o.growth = 0;
     plan_net(&r, &o);
@@ -505,7 +505,7 @@ START_TEST(the_growth_that_would_have_fitted_fits)
 }
 END_TEST
 
-/* Isolated voxels make 27 each if no axis has a stride, and 9 times 2 if one
+/* An isolated voxel makes 27 outputs if no axis has a stride, and 9 * 2 if one
  * has. The default capacity must suffice. */
 START_TEST(layers_that_dilate_have_room_by_default)
 {
@@ -604,7 +604,7 @@ START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 }
 END_TEST
 
-/* The node that fills this set. */
+/* Returns the node that fills this set. */
 static size_t node_of_set(const void *keys, size_t nodes)
 {
     for (size_t n = 1; n <= nodes; n++) {
@@ -630,7 +630,8 @@ static bool searches(const fake_launch *it)
            it->args.index.stages & SPC_INDEX_SEARCH;
 }
 
-/* Its inputs are complete; levels are made from the caller's rows. */
+/* Checks that a set's inputs are complete, and that levels are made from the
+ * caller's rows. */
 static void check_waits(const fake_launch *it, size_t nodes)
 {
     const spc_index_args *index = &it->args.index;
@@ -652,7 +653,7 @@ static int count_searches_before(const fake_launch *it)
     return count;
 }
 
-/* The node that searches the map with these indices. */
+/* Returns the node that searches the map with these indices. */
 static size_t node_of_map(const void *index, size_t nodes)
 {
     for (size_t n = 1; n <= nodes; n++)
@@ -664,7 +665,7 @@ static size_t node_of_map(const void *index, size_t nodes)
     return 0;
 }
 
-/* A layer waits for its own map and those of earlier layers, and not for later
+/* A layer waits for its own map and those of earlier layers, but not for later
  * ones. */
 static void check_layers(size_t nodes, int maps)
 {
@@ -683,9 +684,9 @@ static void check_layers(size_t nodes, int maps)
     ck_assert_int_eq(seen, maps);
 }
 
-/* Maximum number of indexing blocks at one time, if each node waits only for
- * what it reads: the blocks of a node and of all nodes that it does not follow
- * and that do not follow it. */
+/* Returns how many indexing blocks run at the same time at most, if each node
+ * waits only for what it reads. That is the largest sum of the blocks of a node
+ * and of all nodes that neither precede nor follow it. */
 static unsigned blocks_beside(size_t node, size_t nodes)
 {
     const fake_launch *it = launch_at(node);
@@ -720,7 +721,8 @@ START_TEST(who_is_needed_first_has_most_of_the_device)
             first = branch->blocks;
         ck_assert(branch->ends > 0 && branch->ends < 2000);
     }
-    ck_assert_uint_eq(first, most); /* its map: the set is an earlier branch */
+    /* only its map, as an earlier branch has the set */
+    ck_assert_uint_eq(first, most);
     ck_assert_uint_ge(least, 1);
     ck_assert_uint_gt(most, 4 * least);
     close_harness(&r);
@@ -752,7 +754,7 @@ START_TEST(layers_of_a_graph_wait_for_their_own_maps)
 }
 END_TEST
 
-/* The work before the first layer that makes a map. */
+/* Returns the work before the first layer that makes a map. */
 static int branch_of(const spc_net_plan *plan, const spc_map *map)
 {
     for (int i = 0; i < plan->branch_count; i++)
@@ -762,7 +764,7 @@ static int branch_of(const spc_net_plan *plan, const spc_map *map)
     return -1;
 }
 
-/* Of 13 maps 9 are searched. The inverse maps come from the maps that they
+/* Of 13 maps 9 are searched. Inverse maps are derived from the maps that they
  * invert, and wait for them. */
 START_TEST(inverse_maps_come_with_those_that_they_invert)
 {
@@ -797,7 +799,7 @@ static void drop_graph(harness *r)
     r->plan->graph = NULL;
 }
 
-/* Fails every call of a capture in turn; nothing may leak. */
+/* Each call of a capture fails once. Nothing may leak. */
 START_TEST(a_capture_that_fails_leaves_nothing)
 {
     spc_net_options o = options_for(1000);
@@ -823,14 +825,16 @@ START_TEST(a_capture_that_fails_leaves_nothing)
         failures += status != SPC_OK;
         drop_graph(&r);
     }
-    ck_assert_int_gt(failures, 15); /* without those for contexts */
+    /* calls of a capture, except those for contexts */
+    ck_assert_int_gt(failures, 15);
     close_harness(&r);
 }
 END_TEST
 
 /* ---- recorded scans ------------------------------------------------------ */
 
-/* Rows of the sets, by set: the levels, and after the last convolution. */
+/* The expected rows of each set: the levels, then the set after the last
+ * convolution. */
 static const struct {
     const char *network, *file;
     int64_t rows[5];

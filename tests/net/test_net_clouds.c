@@ -13,7 +13,8 @@ enum { MOST = 64, STEPS = 900 };
 
 /* ---- scenes and plans ---------------------------------------------------- */
 
-/* Points in two batch elements, on such a coarse grid that some coincide. */
+/* Makes points in two batch elements, on a grid so coarse that some
+ * coincide. */
 static spc_scene *draw_points(int rows, uint64_t seed)
 {
     int32_t *at = malloc(16 * (size_t)rows + 16);
@@ -65,7 +66,8 @@ static void run_net(harness *r)
 
 /* ---- properties ---------------------------------------------------------- */
 
-/* With and without a sample; one of them if kernels are emulated. */
+/* Networks with and without sampling. If kernels are emulated, only one
+ * runs. */
 START_TEST(every_layer_is_as_the_oracle_says)
 {
     static const int rows[] = {MOST, 0, 1};
@@ -88,7 +90,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
 }
 END_TEST
 
-/* Passes the points as floats, with a separate array of batch elements. */
+/* Passes points as floats, with a separate array of batch elements. */
 static void give_floats(harness *r, const spc_scene *scene, void **points,
                         void **batch)
 {
@@ -144,7 +146,8 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
 }
 END_TEST
 
-/* A level that was small in the sample, points outside, too many points. */
+/* Runs with a level that was smaller in the sample, points outside, and too
+ * many points. */
 START_TEST(what_does_not_fit_is_said)
 {
     int32_t near[4 * MOST] = {0}, far[4] = {0, 0, 0, 2 * STEPS};

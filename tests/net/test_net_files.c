@@ -15,7 +15,7 @@
 
 /* ---- the files ----------------------------------------------------------- */
 
-enum { MOST_FILES = 64, ONE_IN = 5 /* one of these runs */ };
+enum { MOST_FILES = 64, ONE_IN = 5 /* one file of this many runs */ };
 
 static char *files[MOST_FILES]; /* without ".lua", sorted by name */
 static int file_count;
@@ -29,9 +29,10 @@ static const struct unlike {
 } unlike[] = {
     /* capacities of its levels are fractions of the plan's */
     {"completion", 40, 200, 8, false},
-    /* a strided layer of size 5 on isolated voxels */
+    /* has a strided layer of size 5 on isolated voxels */
     {"largekernel3d", 90, 90, 27, false},
-    /* gigabytes of weights: test_net_masked.c runs it with fewer channels */
+    /* has gigabytes of weights; test_net_masked.c runs it with fewer
+     * channels */
     {"trellis2_shape", 0, 0, 0, true},
 };
 
@@ -92,9 +93,9 @@ static bool find_files(void)
 
 /* ---- scenes -------------------------------------------------------------- */
 
-enum { STEPS = 512 }; /* of 1/1024: half a metre, many radii of a cloud */
+enum { STEPS = 512 }; /* in 1/1024 m: many radii of a cloud */
 
-/* Points of two batch elements. */
+/* Makes points of two batch elements. */
 static spc_scene *draw_cloud(int rows, uint64_t seed)
 {
     int32_t *at = malloc(16 * (size_t)rows);

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* A network of residual blocks: `text` follows its input. */
+/* Loads a network; `text` follows its input. */
 static void load_blocks(harness *r, const char *text)
 {
     char all[1200];
@@ -31,7 +31,7 @@ static const char blocks[] =
     "local d = conv(c, 'conv,cout=32,k=2,stride=2,rule=floor', {name = 'd'})\n"
     "output(conv(d, 'subm,cout=8,k=3', {name = 'e'}), 'out')\n";
 
-/* The type of each tensor as a letter: h for f16, i for i8. */
+/* Writes the type of each tensor as a letter: h for f16, i for i8. */
 static const char *types_of(const spc_net *net)
 {
     static char out[64];
@@ -48,7 +48,7 @@ static const struct {
     int layers;
 } chosen[] = {
     {blocks, "hiiiih", 4},
-    /* Input of an operator on features stays f16. */
+    /* The input of an operator on features stays f16. */
     {"local a = conv(x, same)\n local b = conv(a, same)\n"
      "output(feature(b, 'act=relu'))\n",
      "hihh", 1},
@@ -58,7 +58,7 @@ static const struct {
      "local c = conv(b, same .. '+add', {residual = a})\n"
      "output(conv(c, same))\n",
      "hhihh", 1},
-    /* So does a chain of them. */
+    /* The same holds for a chain of residuals. */
     {"local a = conv(x, same)\n local b = conv(a, same .. '+add', {residual = "
      "a})\n local c = conv(b, same .. '+add', {residual = b})\n output(c)\n",
      "hhhh", 0},
@@ -89,7 +89,7 @@ START_TEST(ranges_that_cannot_be_are_refused)
     ck_assert_int_eq(spc_net_quantise(NULL, r.net, ranges, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "tensor 2 has a range of nan"));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
-    ranges[2] = 0; /* only `a`, which is a residual, so neither becomes i8 */
+    ranges[2] = 0; /* only the residual `a` has one, so neither becomes i8 */
     assert_net(spc_net_quantise(NULL, r.net, ranges, &error));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
     ck_assert_int_eq(spc_net_plan_widen_ranges(ranges, NULL, NULL), SPC_EINVAL);
@@ -118,11 +118,11 @@ static float *output_numbers(harness *r, size_t *count)
 }
 
 /*
- * Compares each layer with the oracle on one device, and the network with that
- * of f16. Rounding to 127 steps has a root mean square error of the largest
+ * Compares each layer with the oracle on one device, and the network with its
+ * f16 form. Rounding to 127 steps has a root mean square error of the largest
  * magnitude / (127 sqrt(12)). If that magnitude is four times the tensor's
- * mean, the error is a hundredth of the tensor; that of weights is half as
- * much. Five layers add up to less than a twentieth.
+ * mean, the error is a hundredth of the tensor. Weights have half that error.
+ * Five layers add up to less than a twentieth.
  */
 START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
 {

@@ -11,10 +11,10 @@
 #include "coords/regroup/regroup.h"
 #include <math.h>
 
-/* ---- networks of examples, narrow ---------------------------------------- */
+/* ---- narrow forms of example networks ------------------------------------ */
 
-/* Files of examples/networks, with lines that replace those with the same
- * beginning. */
+/* Files of examples/networks. Each line given here replaces the file's line
+ * with the same beginning. */
 static const struct {
     const char *file, *lines[3];
 } narrow[] = {
@@ -78,7 +78,7 @@ static void run_scenes(harness *r, int first, int count)
     }
 }
 
-/* A GPU runs all, but the examples in one type only, since compiling is
+/* A GPU runs all files, but the examples in one type only, since compiling is
  * slow. */
 static bool takes(int i)
 {
@@ -89,8 +89,8 @@ static bool takes(int i)
     return suite_takes(i);
 }
 
-/* `masked.lua` by type and device, and the examples by type on a processor; a
- * part of them runs. */
+/* Runs `masked.lua` for each type and device, and the examples for each type on
+ * a processor. A part of these cases runs. */
 START_TEST(sets_that_features_choose_are_as_the_oracle_says)
 {
     spc_net_options o = options_for(300);
@@ -120,8 +120,8 @@ static int rows_of_set(harness *r, int set)
     return (int)spc_coords_rows(r->plan->sets[set]);
 }
 
-/* The mask is a layer's output: with a large bias all voxels stay, with a very
- * negative one none do. */
+/* The mask is a layer's output. With a large bias all voxels stay, with a very
+ * negative one none. */
 START_TEST(a_layer_decides_which_voxels_stay)
 {
     spc_net_options o = options_for(300);
@@ -172,7 +172,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     harness r;
 
     load(&r, "masked.lua", SPC_F32);
-    /* All 300 stay in set 1, and each keeps half of its children. */
+    /* All 300 voxels stay in set 1, and each keeps half of its children. */
     assert_net(
         spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
     r.net->sets[2].room = 2;
@@ -232,14 +232,14 @@ START_TEST(a_mask_that_does_not_fit_is_refused)
 }
 END_TEST
 
-/* Only the sets matter: two layers that choose by one mask share a set. */
+/* Maps depend only on sets: two layers that select by one mask share a set. */
 START_TEST(layers_that_choose_alike_share_a_set)
 {
     harness r;
 
     load(&r, "masked.lua", SPC_F32);
-    /* The input's set, pruned, children, their level, union, and the unused
-     * one. */
+    /* The sets are the input's, the pruned one, the children, their level, the
+     * union, and the unused one. */
     ck_assert_int_eq(r.info.sets, 6);
     ck_assert(!spc__net_set_is_late(r.net, 0));
     for (int i = 1; i < r.info.sets; i++)
@@ -252,7 +252,7 @@ END_TEST
 
 enum { SOURCES = 2, CHILDREN = 8, ROWS = 60 };
 
-/* Numbers around a threshold of 0.5, and some NaN. */
+/* Fills features with numbers around a threshold of 0.5 and some NaN. */
 static float number_of(int i)
 {
     static const float numbers[] = {0.5f,     0.50390625f, 0.49609375f, -3,
@@ -297,7 +297,7 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
     free(stored);
 }
 
-/* A set with capacity ROWS, ten of which are free, and one invalid row. */
+/* The set has capacity for ROWS, ten free rows, and one invalid row. */
 static spc_coords *source(spc_ctx *ctx, int rows)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;

@@ -91,7 +91,8 @@ START_TEST(an_input_that_cannot_be_is_refused)
 }
 END_TEST
 
-/* Layers on {8 channels, set 0}; each would make a new set or map. */
+/* Adds a layer that reads {8 channels, set 0}. Each would make a new set or
+ * map. */
 static const struct {
     const char *layer;
     int residual;
@@ -122,7 +123,7 @@ START_TEST(what_a_refused_layer_made_is_gone)
     layer.residual = layers[_i].residual;
     layer.eps = layers[_i].eps;
     layer.key = "new";
-    layer.conv.geometry.kernel[0] = 5; /* of no existing layer */
+    layer.conv.geometry.kernel[0] = 5; /* not of an existing layer */
     ck_assert_int_eq(spc_net_add_conv(&out, r.net, &layer, &error), SPC_EINVAL);
     assert_says(error.text, layers[_i].says);
     spc_net_describe(&after, r.net);
@@ -134,7 +135,7 @@ START_TEST(what_a_refused_layer_made_is_gone)
 }
 END_TEST
 
-/* A network with an input of 16 channels in a shape of 64^3 voxels. */
+/* Makes a network with an input of 16 channels in a shape of 64^3 voxels. */
 static spc_net *make_shaped(spc_tensor *x)
 {
     spc_net_input in = SPC_NET_INPUT_INIT;
@@ -148,7 +149,7 @@ static spc_net *make_shaped(spc_tensor *x)
     return net;
 }
 
-/* The shape of a set is a quotient by the stride, so an unchecked one would
+/* A set's shape is divided by the stride, so an unchecked stride of 0 would
  * divide by zero. */
 START_TEST(a_stride_of_0_is_refused)
 {
@@ -187,7 +188,7 @@ START_TEST(a_stride_of_0_is_refused)
 }
 END_TEST
 
-/* Both numbers choose a row of a table, or a bit. */
+/* Both numbers select a row of a table or a bit, so they must be in range. */
 START_TEST(an_operator_or_a_rule_that_is_none_is_refused)
 {
     static const int wrong[] = {-1, 33, 34, 35, 36, INT_MAX, INT_MIN};
@@ -405,7 +406,7 @@ static void check_missing(harness *r, action act)
     assert_says(spc_ctx_error(r->ctx), "256-byte aligned");
 }
 
-/* Runs are correct whatever failed before. */
+/* Runs must be correct after any failure. */
 static void check_good(harness *r, const spc_scene *scene)
 {
     upload(r, scene, 1);
@@ -436,7 +437,7 @@ START_TEST(a_missing_buffer_is_named)
 }
 END_TEST
 
-/* Counts on the device, which the host does not check before the run. */
+/* Counts are on the device, so the host cannot check them before the run. */
 static const struct {
     int32_t count;
     spc_status status;

@@ -11,7 +11,8 @@
 
 enum { POINTS = 500, NUMBERS = 5 };
 
-/* Within the grid, some outside; with batch elements if `numbers` is 5. */
+/* Makes points within the grid and some outside. They have batch elements if
+ * `numbers` is 5. */
 static void draw_points(float *out, int rows, int numbers, uint64_t seed)
 {
     static const float low[3] = {-6.5f, -4.25f, -1}, wide[3] = {13, 9, 2};
@@ -39,7 +40,7 @@ static spc_net_options options_of(int batches)
     return o;
 }
 
-/* Points instead of coordinates and features. */
+/* Plans with points instead of coordinates and features. */
 static void give_points(harness *r, const float *points, int rows, int numbers)
 {
     int32_t count = rows;
@@ -50,7 +51,7 @@ static void give_points(harness *r, const float *points, int rows, int numbers)
     assert_ok(r->ctx, spc_memory_upload(r->count, r->ctx, &count, 4));
 }
 
-/* In f32 a row of features has room for all numbers of a point. */
+/* With f32 features a row has room for all numbers of a point. */
 static void open_points(harness *r, int device, spc_dtype dtype, int batches)
 {
     spc_net_options o = options_of(batches);
@@ -84,7 +85,7 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
         ck_assert_int_eq(spc_net_plan_step_at(&step, r.plan, 0), SPC_OK);
         ck_assert_str_eq(step.name, "voxels");
         ck_assert_int_eq(step.rows_in, rows[i]);
-        if (rows[i] != 1) /* it may be outside */
+        if (rows[i] != 1) /* row 0 may be outside */
             ck_assert((step.rows_out > 0) == (rows[i] > 0));
     }
     close_harness(&r);
@@ -166,7 +167,7 @@ START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 }
 END_TEST
 
-/* The last launch of this kernel in the graph. */
+/* Returns the last launch of this kernel in the graph. */
 static size_t last_node(const char *kernel, size_t nodes)
 {
     size_t found = 0;

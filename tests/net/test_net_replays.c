@@ -10,8 +10,8 @@
  */
 #include "harness/net_harness.h"
 
-/* Voxels of a sweep over the frames of a data set: minimum, 5th and 25th
- * percentile, median, maximum. */
+/* Voxels per sweep in a data set: minimum, 5th and 25th percentile, median,
+ * maximum. */
 static const int sizes[] = {10803, 30552, 68831, 91090, 135306};
 static const int small_sizes[] = {1, 17, 90, 220, 300};
 enum { SCENES = LENGTH(sizes) };
@@ -21,7 +21,7 @@ static const char *const networks[] = {
     "resn21",      "centerpoint", "voxelnext", "second",
     "minkunet34c", "resnl",       "unet42",
 };
-/* In every.lua some levels are larger than the preceding ones. */
+/* every.lua has levels that are larger than the preceding ones. */
 static const char *const small_networks[] = {"chain", "every"};
 
 typedef struct stage {
@@ -41,7 +41,7 @@ static void swap_rows(int32_t *a, int32_t *b)
     memcpy(b, kept, sizeof(kept));
 }
 
-/* A wavy ground with holes, in one or two batch elements, rows in random
+/* Makes a wavy ground with holes, in one or two batch elements and random
  * order. */
 static spc_scene *ground(int rows, int batches, uint64_t seed)
 {
@@ -56,7 +56,7 @@ static spc_scene *ground(int rows, int batches, uint64_t seed)
     for (int at = 0; made < rows; at++) {
         int x = at % side, y = at / side % side, b = at / side / side;
         int32_t row[4] = {b % batches, x, y, 12 + (x / 9 + y / 13) % 11};
-        row[3] += 12 * (b / batches); /* another storey if necessary */
+        row[3] += 12 * (b / batches); /* starts another storey if necessary */
         if (spc__random_below(&random, 10) < 7)
             memcpy(coords + 4 * made++, row, sizeof(row));
     }
@@ -117,7 +117,7 @@ static void replay_one(harness *r, const stage *s, int i)
     free(got);
 }
 
-/* Memory is shared, so results of an earlier scene would be in the way. */
+/* Shared memory may still hold results of an earlier scene. */
 static void replay_all(harness *r, const stage *s)
 {
     spc_net_options o = options_for_all();
@@ -203,7 +203,7 @@ static spc_status draw_feature(spc_tensor *out, drawing *d, const char *text,
                                NULL);
 }
 
-/* Adds a random layer over any of the tensors. If they do not fit together it
+/* Adds a random layer over any of the tensors. If these do not fit, the layer
  * must be refused and leave the network unchanged. */
 static spc_status draw_layer(spc_tensor *out, drawing *d)
 {
@@ -229,7 +229,7 @@ static spc_status draw_layer(spc_tensor *out, drawing *d)
                       : SPC_EINVAL;
 }
 
-/* Four layers in a chain at the end certainly share memory. */
+/* Ends with a chain of four layers, which certainly share memory. */
 static spc_net *draw_net(uint64_t seed)
 {
     static const char relu[] = "subm,cin=8,cout=8,k=3,dtype=f32,epilogue=relu";
@@ -254,8 +254,8 @@ static spc_net *draw_net(uint64_t seed)
     return d.net;
 }
 
-/* Range of works that write or read a piece of memory, by the works that name
- * tensors in it. Outputs are read after all works. */
+/* Finds the range of works in which a piece of memory is live, by the tensors
+ * in it that works read or write. Outputs are read after all works. */
 typedef struct life {
     int first, last;
 } life;
@@ -303,8 +303,8 @@ static void check_apart(const spc_net_plan *plan)
     free(lives);
 }
 
-/* No two tensors that share memory are live at the same time according to the
- * layers' reads and writes, and results equal those of a plan that shares
+/* Tensors that share memory must not be live at the same time, according to the
+ * layers' reads and writes. Results must equal those of a plan that shares
  * nothing. */
 START_TEST(tensors_of_drawn_networks_lie_apart)
 {
@@ -334,7 +334,8 @@ int main(int argc, char **argv)
     int count = gpu ? LENGTH(networks) : LENGTH(small_networks);
     for (int i = 0; i < count; i++) {
         TCase *tc = tcase_create(gpu ? networks[i] : small_networks[i]);
-        tcase_set_timeout(tc, 900); /* the oracle's time for a million voxels */
+        /* the oracle needs this for a million voxels */
+        tcase_set_timeout(tc, 900);
         tcase_add_loop_test(
             tc, a_hundred_replays_of_scenes_of_all_sizes_are_right, i, i + 1);
         suite_add_tcase(suite, tc);

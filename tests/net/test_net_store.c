@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_store.c - networks in the database: they are read back unchanged,
- * and damaged ones are refused with a message.
+ * test_net_store.c - networks in the database are read back unchanged, and
+ * damaged ones are refused with a message.
  */
 #include "harness/counted_allocations.h"
 #include "harness/suite.h"
@@ -110,7 +110,7 @@ static spc_net *load(const char *file)
     return net;
 }
 
-/* every.lua, with weights. */
+/* Loads every.lua with weights. */
 static spc_net *load_every(uint64_t seed)
 {
     spc_net *net = load("networks/every.lua");
@@ -119,7 +119,7 @@ static spc_net *load_every(uint64_t seed)
     return net;
 }
 
-/* All arrays of a network as fp32, set or not. */
+/* Reads all arrays of a network as fp32, whether set or not. */
 static spc__net_array *plain_arrays(int *count, int64_t *bytes,
                                     const spc_net *net)
 {
@@ -213,7 +213,7 @@ static void compare_inputs(const spc_net_input *a, const spc_net_input *b)
     ck_assert_mem_eq(a->high, b->high, sizeof(a->high));
 }
 
-/* The size without the weights. */
+/* Returns the size without the weights. */
 static void compare_nets(const spc_net *a, const spc_net *b)
 {
     ck_assert_str_eq(a->name, b->name);
@@ -254,7 +254,7 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 
 /* ---- the text ------------------------------------------------------------ */
 
-/* The first ones are of clouds, which do not support i8. */
+/* The first networks have clouds, which do not support i8. */
 enum { OF_CLOUDS = 2 };
 static const char *const examples[] = {
     "networks/cloud.lua",
@@ -311,7 +311,7 @@ START_TEST(every_network_reads_back_from_its_text)
 }
 END_TEST
 
-/* Like a network of f16, with ranges that are not integers. */
+/* Loads a network of f16 and gives its tensors ranges that are not integers. */
 static spc_net *load_quantised(const char *file, uint64_t seed, int *layers)
 {
     spc_net *net;
@@ -358,7 +358,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
     spc_net *back,
         *net = load_quantised("../examples/networks/resn21.lua", 7, &layers);
 
-    ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay f16 */
+    ck_assert_int_ge(layers, 19); /* of 21: f16 input and output */
     assert_net(spc_net_init_params(net, 7, &error));
     round_halves(net);
     assert_ok(spc_net_store(ctx, net, "small", NULL, false));
@@ -370,7 +370,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
     assert_says(error.text, "quantised already");
     free(ranges);
     spc_net_free(back);
-    write_text(&text, net, &bytes); /* of a tensor that is an output */
+    write_text(&text, net, &bytes); /* range of a tensor that is an output */
     char *wrong = malloc(text.length + 40), *at_arrays;
     at_arrays = strstr(spc__buf_text(&text), "array\t");
     sprintf(wrong, "%.*swhole\t%d\t0.5\n%s",
@@ -386,7 +386,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
 }
 END_TEST
 
-/* Lists of offsets, given sets, unusual names. */
+/* Tests lists of offsets, given sets and unusual names. */
 static spc_net *make_odd(void)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -442,7 +442,7 @@ START_TEST(what_networks_seldom_have_reads_back_too)
 }
 END_TEST
 
-/* A set that does not follow from its layer's text. */
+/* Stores a set that does not follow from its layer's text. */
 START_TEST(what_a_text_cannot_say_is_not_stored)
 {
     spc_net *net = load_every(1);
@@ -535,7 +535,7 @@ START_TEST(a_mistake_in_a_text_is_named_with_its_line)
 }
 END_TEST
 
-/* The result is a network or an error with a message. */
+/* Any result must be a network or an error with a message. */
 START_TEST(a_text_that_was_changed_at_random_is_read_or_refused)
 {
     enum { ROUNDS = 400 };
@@ -600,7 +600,7 @@ START_TEST(what_layers_share_is_stored_once)
     spc_net_info info;
 
     spc_net_describe(&info, net);
-    ck_assert_int_eq(info.params, 9); /* 1 + 1 + 3 + 2 + 2 */
+    ck_assert_int_eq(info.params, 9); /* parts: 1 + 1 + 3 + 2 + 2 */
     assert_net(spc_net_init_params(net, 5, &error));
     ck_assert_int_eq(net->node_count, 8);
     for (int n = 2; n < 5; n++) {
@@ -677,7 +677,7 @@ START_TEST(weights_are_stored_as_their_layer_multiplies_them)
 }
 END_TEST
 
-/* A linear layer: its weights are large because of its channels alone. */
+/* The linear layer has large weights only because of its many channels. */
 START_TEST(large_arrays_are_stored_in_parts)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -814,7 +814,7 @@ static const char *const damages[] = {
     "UPDATE seal SET digest = replace(digest, 'a', 'b') WHERE kind = 'part'",
 };
 
-/* A second network with the same layers: the parts of the two are separate. */
+/* A second network with the same layers has parts of its own. */
 static void store_two(void)
 {
     spc_net *one = load_every(1), *two = load_every(2);
@@ -862,7 +862,7 @@ START_TEST(a_changed_record_is_set_aside_with_a_sentence)
                      1);
     assert_ok(spc_db_verify(NULL, ctx, count_fault, &faults));
     ck_assert_int_gt(faults, 0);
-    /* Storing it again repairs it. */
+    /* Storing the network again repairs it. */
     assert_ok(spc_net_store(ctx, net, "n", "f", true));
     assert_ok(spc_net_open(&back, ctx, "n"));
     compare_weights(net, back);
@@ -938,7 +938,7 @@ static void merge_from(const char *name, spc__fate want)
         ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
 }
 
-/* A separate file with a network stored at this time. */
+/* Makes a separate file with a network stored at this time. */
 static void make_other(const char *name, uint64_t seed, int64_t when)
 {
     spc_net *net = load_every(seed);
@@ -1005,7 +1005,7 @@ static spc_status append(const char *text, size_t bytes, void *payload)
     return SPC_OK;
 }
 
-/* The network of this seed as text, from a new database. */
+/* Exports the network of this seed as text, from a new database. */
 static char *text_of(uint64_t seed, int64_t when, size_t *length)
 {
     char name[20];
@@ -1051,7 +1051,7 @@ static spc_status note_refusal(spc__fate fate, const char *record,
     return SPC_OK;
 }
 
-/* The sender of a file can set any date. Tests a merge and an import as
+/* The sender of a file can set any date. _i selects a merge or an import of
  * text. */
 START_TEST(a_file_that_is_not_trusted_replaces_no_network)
 {
@@ -1095,8 +1095,8 @@ START_TEST(networks_go_as_text_too)
 }
 END_TEST
 
-/* Changes any byte: the result is the network, another valid one with other
- * words, or an error; never other weights. */
+/* Changes any byte. The result must be the network, a valid one with other
+ * words, or an error, but never other weights. */
 START_TEST(a_changed_text_is_never_a_weight)
 {
     enum { ROUNDS = 60 };
@@ -1129,7 +1129,7 @@ START_TEST(a_changed_text_is_never_a_weight)
 }
 END_TEST
 
-/* A pack has the network and a manifest that lists all of it. */
+/* A pack contains the network, and a manifest that lists all its parts. */
 START_TEST(a_pack_has_its_networks)
 {
     spc__pack_report report;
@@ -1163,7 +1163,8 @@ START_TEST(every_allocation_may_fail)
     int nth = 1;
     spc_status status = SPC_ENOMEM;
 
-    /* The first failure of a thread allocates memory for its message. */
+    /* A thread's first failure allocates memory for the message, so it fails
+     * once before the test. */
     ck_assert_int_eq(spc_net_open(&back, ctx, "n"), SPC_ENOTFOUND);
     for (; status == SPC_ENOMEM; nth++) {
         fail_allocation(nth);

@@ -39,7 +39,8 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
                      CUDA_SUCCESS);
     int before = fake->launches;
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, stream));
-    ck_assert_int_ge(fake->launches - before, 8); /* sets, maps, five layers */
+    /* two sets, two maps, five layers */
+    ck_assert_int_ge(fake->launches - before, 8);
     ck_assert_int_le(fake->launches - before, FAKE_LAUNCHES);
     for (int i = before; i < fake->launches; i++) {
         const fake_launch *it = &fake->launch[i % FAKE_LAUNCHES];
@@ -66,8 +67,8 @@ static void load_words(harness *r, const char *words, spc_dtype dtype)
     spc_net_describe(&r->info, r->net);
 }
 
-/* A layer, then heads of two layers each. The first layers are all alike, or
- * all different. */
+/* Builds a layer, then heads of two layers each. The first layers of the heads
+ * are all alike or all different. */
 static const char text[] =
     "network 'heads'\n"
     "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
@@ -86,7 +87,7 @@ static void load_heads(harness *r, int heads, bool alike)
     load_words(r, words, SPC_F16);
 }
 
-/* The nodes of convolutions, in the order of the run. */
+/* Lists the nodes of convolutions, in the order of the run. */
 static int find_convs(const fake_launch *out[FAKE_LAUNCHES])
 {
     int count = 0;
@@ -104,16 +105,16 @@ static bool has(const spc_conv_args *args, const void *data, bool written)
             (!written && (args->in == data || args->residual == data)));
 }
 
-/* True if the two must not run at the same time: one writes memory of the
- * other. */
+/* True if two launches must not run at the same time, because one writes memory
+ * of the other. */
 static bool collide(const spc_conv_args *a, const spc_conv_args *b)
 {
     return has(a, b->out, false) || has(b, a->out, false) ||
            (a->workspace != NULL && a->workspace == b->workspace);
 }
 
-/* Networks with residuals and shortcuts, and with too many heads for each to
- * have its own memory: layers that use the same memory are ordered. */
+/* Layers that use the same memory must be ordered. The networks have residuals,
+ * shortcuts, and so many heads that some share memory. */
 START_TEST(layers_that_share_memory_are_in_order)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
@@ -143,7 +144,8 @@ START_TEST(layers_that_share_memory_are_in_order)
 }
 END_TEST
 
-/* Counts the launches that lay out rows; every linear layer waits for one. */
+/* Counts the launches that lay out rows. Every linear layer must wait for
+ * one. */
 static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
                          int count)
 {
@@ -175,7 +177,7 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
     assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     ck_assert_int_eq(find_convs(convs), 7);
     ck_assert_int_eq(count_layouts(convs, 7), r.plan->layout_count);
-    ck_assert_int_le(r.plan->layout_count, 2); /* for 10 layers of two kinds */
+    ck_assert_int_le(r.plan->layout_count, 2); /* 10 layers of two kinds */
     ck_assert(follows(convs[1], convs[0]->node));
     for (int a = 0; a < 5; a++) {
         const fake_launch *last = convs[2 + a];
@@ -190,8 +192,9 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 }
 END_TEST
 
-/* Layers that read one tensor: two heads, two with a larger kernel; and layers
- * that stay separate, an output and a part of a concatenation. */
+/* These layers read one tensor: two heads, two with a larger kernel, and two
+ * that stay separate because one is an output and one is a part of a
+ * concatenation. */
 static const char siblings[] =
     "network 'siblings'\n"
     "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
@@ -224,7 +227,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
     o.keep = true;
     plan_net(&r, &o);
     ck_assert_int_eq(count_wide(&r, 16), 2);
-    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, with its set */
+    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map with its set */
     upload(&r, scene, 1);
     poison(&r);
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
@@ -234,7 +237,8 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
 }
 END_TEST
 
-/* Layers wider than 1024 channels in total are merged into several. */
+/* If layers have more than 1024 channels in total, they are merged into several
+ * layers. */
 START_TEST(a_wide_layer_ends_at_some_width)
 {
     spc_net_options o = options_for(1000);
@@ -264,7 +268,7 @@ static spc__net_work *work_of(harness *r, const char *name)
     return NULL;
 }
 
-/* Sets the order as a record would. */
+/* Sets the row order of a layer, like a record. */
 static void set_order(harness *r, const char *name, const char *order)
 {
     spc__plan_reorder(work_of(r, name)->conv_plan, order);
@@ -298,7 +302,7 @@ START_TEST(layers_of_a_map_read_one_order_where_that_pays)
     set_order(&r, "a", "gray_x");
     set_order(&r, "f", "gray_y");
     set_order(&r, "c", "gray_x");
-    map->pairs = 1000000000000; /* the cost of an order is negligible here */
+    map->pairs = 1000000000000; /* here orders cost almost nothing */
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "gray_x");
     expect_order(&r, "f", "gray_y");
@@ -310,7 +314,7 @@ START_TEST(layers_of_a_map_read_one_order_where_that_pays)
     set_order(&r, "c", "none");
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "gray_y");
-    expect_order(&r, "c", "none"); /* alone on its map */
+    expect_order(&r, "c", "none"); /* the only layer of its map */
     set_order(&r, "c", "gray_x");
     set_order(&r, "a", "gray_x");
     spc__net_share_orders(r.plan);
@@ -341,8 +345,8 @@ static void drop(harness *r)
     spc_net_free(r->net);
 }
 
-/* Several runs are enqueued before any result is read. The bits must be those
- * of separate runs. Two of them run the same network. */
+/* Several runs are enqueued before any result is read, two of them of the same
+ * network. The bits must equal those of separate runs. */
 START_TEST(networks_of_one_context_do_not_meet)
 {
     static const char *const names[] = {"chain.lua", "masked.lua", "chain.lua"};

@@ -11,7 +11,7 @@
 
 enum { CHANNELS = 3, EXTENT = 8 };
 
-/* Smooth networks, so that differences approximate gradients. */
+/* These networks are smooth, so that differences approximate gradients. */
 static const struct {
     const char *file;
     int params;
@@ -28,7 +28,7 @@ typedef struct task {
     spc_net *net;
     spc_scene *scene;
     spc_training *training;
-    void *features, *grad; /* on the device */
+    void *features, *grad; /* in device memory */
     float *dy;
     int64_t rows, count; /* rows of the features; elements of the outputs */
 } task;
@@ -77,7 +77,7 @@ static void task_close(task *t)
     spc_scene_free(t->scene);
 }
 
-/* The outputs on the host. */
+/* Copies the outputs to the host. */
 static float *outputs_of(const task *t)
 {
     float *y = malloc((size_t)t->count * sizeof(*y));
@@ -92,7 +92,7 @@ static float *outputs_of(const task *t)
     return y;
 }
 
-/* <dy, y> */
+/* Returns <dy, y>. */
 static double loss_of(const task *t)
 {
     float *y = outputs_of(t);
@@ -121,8 +121,8 @@ static spc_net_plan *plan_network(const task *t)
     return plan;
 }
 
-/* The network's result; each layer is compared with the oracle on its own
- * input. */
+/* Returns the network's result, after each layer was compared with the oracle
+ * on its own input. */
 static float *run_network(const task *t)
 {
     spc_net_plan *plan = plan_network(t);
@@ -156,8 +156,8 @@ static float *run_network(const task *t)
     return y;
 }
 
-/* The forward pass equals a run, except for the rounding of parts that the run
- * fuses. */
+/* The forward pass must equal a run, except for the rounding of parts that the
+ * run fuses. */
 static void check_forward(const task *t)
 {
     float *y = outputs_of(t), *run = run_network(t);
@@ -183,8 +183,8 @@ static void set_param(const task *t, const spc_net_param *p,
               spc_ctx_error(t->ctx));
 }
 
-/* The loss with one array of parameters moved by `by` along its gradient's
- * signs. */
+/* Returns the loss with one array of parameters moved by `by` along its
+ * gradient's signs. */
 static double loss_along(const task *t, const spc_net_param *p,
                          const float *values, const float *gradient, float by)
 {
@@ -206,10 +206,11 @@ static double slope_along(const task *t, const spc_net_param *p,
 }
 
 /*
- * Along its signs a gradient equals the sum of its magnitudes. The error of a
- * central difference grows by the square of the step, which two of them
- * extrapolate away. fp32 sums of some hundred terms are wrong by 1e-6 of their
- * size; division by the step magnifies this, but it stays below the tolerance.
+ * Along its own signs, a gradient's derivative is the sum of its magnitudes.
+ * The error of a central difference grows with the square of the step size; two
+ * differences extrapolate it away. fp32 sums of some hundred terms have errors
+ * of 1e-6 of their size. Division by the step size magnifies them, but they
+ * stay below the tolerance.
  */
 static void check_param(const task *t, const spc_net_param *p)
 {
@@ -235,7 +236,8 @@ static void check_param(const task *t, const spc_net_param *p)
     free(gradient);
 }
 
-/* The loss with features moved by `by` along the signs of their gradient. */
+/* Returns the loss with features moved by `by` along the signs of their
+ * gradient. */
 static double loss_on(const task *t, const float *x, const float *gradient,
                       float by)
 {
@@ -334,7 +336,7 @@ START_TEST(gradients_are_differences_of_the_loss)
 }
 END_TEST
 
-/* The same bits in every repetition, and also after other gradients. */
+/* Every repetition must give the same bits, also after other gradients. */
 static void assert_same_gradients(const task *t, const spc_net_param *p,
                                   const float *before)
 {
@@ -383,7 +385,7 @@ END_TEST
 
 /* ---- several outputs ----------------------------------------------------- */
 
-/* <dy, y> of both outputs. */
+/* Returns <dy, y> of both outputs. */
 static double loss_of_heads(const task *t, float *const *dy)
 {
     const void *first;
@@ -408,8 +410,8 @@ static double loss_of_heads(const task *t, float *const *dy)
     return loss;
 }
 
-/* Convolutions are linear in their weights. The loss depends on "far" only
- * through one output, and on "near" through both. */
+/* Convolutions are linear in their weights, so differences are exact. The loss
+ * depends on "far" only through one output, and on "near" through both. */
 static double loss_beside(const task *t, const char *layer, const float *values,
                           const float *gradient, int64_t count,
                           float *const *dy)
@@ -486,8 +488,8 @@ END_TEST
 
 /* ---- learning ------------------------------------------------------------ */
 
-/* Half the mean square of the difference from the targets; its gradient is
- * written to `grad`. */
+/* Returns half the mean square of the difference from the targets, and writes
+ * its gradient to `grad`. */
 static double miss(const task *t, const float *y, const float *target)
 {
     float *dy = malloc((size_t)t->count * sizeof(*dy));
@@ -505,8 +507,8 @@ static double miss(const task *t, const float *y, const float *target)
     return loss;
 }
 
-/* The results of the same network with other parameters, so they can be
- * learnt. */
+/* Makes targets: the results of the same network with other parameters, so that
+ * they can be learnt. */
 static float *draw_targets(task *t)
 {
     spc_net_param p;
@@ -541,11 +543,11 @@ static void give_back(task *t)
     }
 }
 
-/* Voxels, and clouds in the variants that test their gradients. */
+/* Uses voxels, and clouds in the variants that test gradients of clouds. */
 static const int learners[] = {1, 6};
 
-/* Some steps of descent: the loss falls to a half, and the network with the
- * trained parameters has the same loss. */
+/* After some iterations of descent the loss must be halved, and the network
+ * with the trained parameters must have the same loss. */
 START_TEST(a_small_network_learns)
 {
     enum { STEPS = 40 };
@@ -582,7 +584,7 @@ START_TEST(a_small_network_learns)
 }
 END_TEST
 
-/* Towards 0: the gradient of half the sum of y^2 is y. */
+/* Trains towards 0: the gradient of half the sum of y^2 is y. */
 static double half_square(const task *t)
 {
     float *y = outputs_of(t);

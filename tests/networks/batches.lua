@@ -11,14 +11,14 @@ local more = conv(less, "linear,cout=16,epilogue=bias+sigmoid", {name = "more"})
 local y = feature(a, "multiply", {name = "y", by = more})
 output(y, "y")
 
--- Other layers that take rows of batch elements.
+-- Other layers on rows of batch elements.
 local most = feature(a, "global=max", {name = "most"})
 local both = feature(most, "add,act=silu", {name = "both", add = mean})
 local norm = feature(both, "norm=layer,eps=0.01,affine=1", {name = "norm"})
 output(conv(norm, "linear,cout=16,epilogue=bias+add",
             {name = "class", residual = norm}), "class")
 
--- The factors without a layer between, on a coarser set.
+-- Factors on a coarser set, without a layer between.
 local down = conv(y, "conv,cout=16,k=2,stride=2,rule=floor", {name = "down"})
 output(feature(down, "multiply", {name = "z", by = mean}), "z")
 output(mean, "mean")

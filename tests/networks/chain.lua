@@ -1,4 +1,4 @@
--- A level down and up again; what is added at the end lies in a slice.
+-- Goes down a level and up again. The sum at the end reads a slice.
 network "chain"
 local x = input {channels = 8}
 local same = "subm,cout=8,k=3,epilogue=scale+bias+relu"

@@ -1,5 +1,5 @@
--- Every kind of layer that lies over clouds: sampled, at given points, inverse,
--- linear, side by side, and operators on features by row.
+-- Every kind of layer on clouds: sampled, at given points, inverse, linear,
+-- concatenated, and operators on features of single rows.
 network "cloud"
 local x = input {channels = 4, cloud = true}
 

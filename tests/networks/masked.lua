@@ -1,6 +1,6 @@
--- Sets that features choose, and what may hang on them: layers, additions that
--- become residuals, concatenations, levels, unions with sets of the start, and
--- a layer whose inputs are not late but whose outputs are.
+-- Sets that depend on features, and what may use them: layers, additions that
+-- become residuals, concatenations, levels, unions with earlier sets, and a
+-- layer whose outputs depend on features while its inputs do not.
 network "masked"
 local x = input {channels = 8, shape = {24, 24, 16}}
 local same = "subm,cout=8,k=3"
@@ -22,5 +22,5 @@ local d = conv(c, "conv" .. two, {name = "d"})
 output(conv(d, "inverse" .. two, {name = "e"}), "fine")
 output(regroup({d, a}), "union")
 output(conv(a, "transposed,cout=8,k=3,stride=1", {name = "t", at = b}), "at")
--- Needed by nobody.
+-- No output needs this set.
 regroup({c}, {mask = conv(c, "subm,k=1,cout=1", {name = "idle"})})

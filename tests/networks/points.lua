@@ -1,4 +1,4 @@
--- A network that points are for: a grid, a level down, a plane.
+-- A network whose input is points: a grid, a level down, a plane.
 network "points"
 local x = input {channels = 4, shape = {23, 16, 9}, voxel = {0.5, 0.5, 0.25},
                  low = {-6, -4, -1}, high = {6, 4, 1}, points = 3}

@@ -1,4 +1,5 @@
--- A chain that goes down a level and up again; smooth, so that differences are gradients.
+-- A chain that goes down a level and up again. It is smooth, so that
+-- differences approximate gradients.
 network "trained"
 local x = input {channels = 3}
 x = conv(x, "subm,cout=8,k=3,epilogue=bias+silu", {name = "one"})

@@ -1,4 +1,4 @@
--- Dense at the end: the planes of a detector.
+-- Ends in the dense planes of a detector.
 network "trained bev"
 local x = input {channels = 3, shape = {8, 8, 8}}
 local a = conv(x, "subm,cout=8,k=3,epilogue=scale+silu", {name = "first"})

@@ -1,4 +1,4 @@
--- Dense at the end: the mean of all voxels.
+-- Ends in the mean of all voxels.
 network "trained global"
 local x = input {channels = 3}
 local a = conv(x, "subm,cout=8,k=3,epilogue=bias+silu", {name = "first"})

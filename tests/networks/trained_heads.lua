@@ -1,4 +1,5 @@
--- Two outputs, one of which the other reads, and rows that only one of them has.
+-- Two outputs, of which one reads the other. Some rows exist in only one of
+-- them.
 network "trained heads"
 local x = input {channels = 3}
 local a = conv(x, "subm,cout=8,k=3,epilogue=bias+silu", {name = "first"})

@@ -1,4 +1,4 @@
--- Voxels that features choose: what is pruned has no gradient, and the mask none either.
+-- Features select voxels. Pruned voxels and the mask have no gradient.
 network "trained masked"
 local x = input {channels = 3}
 local two = ",cout=8,k=2,stride=2,rule=floor,bias=1"

@@ -1,4 +1,4 @@
--- Squeeze-and-excitation, whose factors have several readers.
+-- Squeeze-and-excitation. Several layers read the factors.
 network "trained squeeze"
 local x = input {channels = 3}
 local a = conv(x, "subm,cout=8,k=3,epilogue=bias+silu", {name = "first"})

@@ -1,5 +1,6 @@
--- Down a level and up again beside a shortcut, with normalisations folded and not, and
--- residuals on either side of an activation; smooth, so that differences are gradients.
+-- Goes down a level and up again next to a shortcut. Some normalisations are
+-- folded, and residuals are on either side of an activation. All layers are
+-- smooth, so that differences approximate gradients.
 network "trained unet"
 local x = input {channels = 3}
 local a = conv(x, "subm,cout=8,k=3,epilogue=scale+bias+silu", {name = "stem"})

@@ -1,5 +1,5 @@
--- Maxima that go back to where they were taken from. They are taken of the
--- features, which no step of a parameter moves: then losses have no kinks.
+-- Unpooling puts maxima back where they came from. Maxima are taken of the
+-- input's features, which no parameter changes, so the loss has no kinks.
 network "trained unpool"
 local x = input {channels = 3}
 local p = feature(x, "pool=max,rule=floor,k=2,stride=2,index=1", {name = "most"})

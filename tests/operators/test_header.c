@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_header.c - the public headers keep their promises. */
+/* test_header.c - tests what the public headers promise. */
 #include "base/sized.h"
 #include "harness/header_structs.h"
 #include "harness/public_headers.h"
@@ -82,7 +82,7 @@ START_TEST(every_struct_of_the_header_has_a_known_size)
 }
 END_TEST
 
-/* A struct of two versions: the first lacked `added`. */
+/* A struct of two versions. The first version lacked `added`. */
 typedef struct grown {
     size_t bytes;
     int kept, added;
@@ -163,7 +163,7 @@ END_TEST
 
 #define WORDS(value) ((int)(sizeof((value).reserved) / sizeof(int)))
 
-/* A member that only a later version knows must not be ignored. */
+/* A member of a later version must not be ignored. */
 START_TEST(a_value_with_a_reserved_member_is_refused)
 {
     const spc_conv conv = SPC_CONV_INIT;

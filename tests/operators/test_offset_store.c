@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_offset_store.c - lists of offsets: layers refer to them, the library
- * keeps each one once, and what a caller does with its own list has no effect
- * afterwards.
+ * test_offset_store.c - lists of offsets. Layers refer to them, the library
+ * keeps each list once, and callers may change their own lists afterwards.
  */
 #include "operators/offset_store.h"
 
@@ -22,7 +21,8 @@ static spc_error error;
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
-/* List i of this seed: 1 to MOST offsets; some are the start of another. */
+/* Makes list i of this seed, with 1 to MOST offsets. Some lists are the start
+ * of others. */
 static int make_list(int16_t out[3 * MOST], int i)
 {
     spc__random random;
@@ -54,7 +54,7 @@ START_TEST(equal_lists_are_kept_once)
         ck_assert_ptr_ne(kept[i], list);
         ck_assert_mem_eq(kept[i], list, 6 * (size_t)count);
     }
-    for (int i = 0; i < LISTS; i++) { /* and none has moved or changed */
+    for (int i = 0; i < LISTS; i++) { /* no list has moved or changed */
         int count = make_list(list, i);
         ck_assert_ptr_eq(keep(list, count), kept[i]);
         ck_assert_ptr_eq(keep(kept[i], count), kept[i]);
@@ -91,7 +91,7 @@ START_TEST(threads_that_keep_a_list_at_the_same_time_get_one_copy)
 }
 END_TEST
 
-/* A failed allocation is a status, and the layer stays as it was. */
+/* A failed allocation gives a status and leaves the layer unchanged. */
 START_TEST(a_list_for_which_memory_is_short_is_not_kept)
 {
     static const int16_t list[] = {1, 2, 3, 4, 5, 600};
@@ -116,7 +116,7 @@ START_TEST(a_list_that_no_layer_can_have_stays_as_it_is)
 
     g.offsets = list;
     assert_ok(spc__geometry_keep(&g, &error));
-    ck_assert_ptr_null(g.offsets); /* a box has none */
+    ck_assert_ptr_null(g.offsets); /* a box has no list */
     g.offset_count = 1;
     assert_ok(spc__geometry_keep(&g, &error));
     ck_assert_ptr_null(g.offsets);
@@ -142,7 +142,8 @@ static spc_conv layer_of(const int16_t *list, int count)
     return conv;
 }
 
-/* Layers that the library returns outlive the list of the caller's layer. */
+/* Layers that the library returns stay valid after the caller's list is
+ * gone. */
 START_TEST(passes_and_parsed_layers_have_lists_of_their_own)
 {
     int16_t list[] = {0, 0, 0, 1, -2, 3, 7, 0, 0};
@@ -162,7 +163,7 @@ START_TEST(passes_and_parsed_layers_have_lists_of_their_own)
         ck_assert_ptr_eq(back.geometry.offsets, passes[p].geometry.offsets);
         ck_assert_ptr_eq(back.geometry.offsets, again.geometry.offsets);
     }
-    /* The gradient of the inputs has the opposite offsets, the last first. */
+    /* The gradient of the inputs has the negated offsets in reverse order. */
     static const int16_t mirrored[] = {-7, 0, 0, -1, 2, -3, 0, 0, 0};
     ck_assert_mem_eq(passes[SPC_DGRAD].geometry.offsets, mirrored,
                      sizeof(mirrored));

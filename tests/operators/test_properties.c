@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_properties.c - mathematical properties of convolutions: they are linear,
+ * test_properties.c - mathematical properties of convolutions. They are linear,
  * commute with translations, ignore other batch elements and the order of rows,
- * and have a transpose; groups are blocks of their weights. The results of
- * whole layers are compared with each other instead of the oracle, through
- * plans, on integers, where all of this is exact.
+ * and have a transpose. Groups are blocks of the weights. The results of whole
+ * layers are compared with each other instead of the oracle, through plans, on
+ * integers, where all of this is exact.
  *
  *     test_properties [sim|cpu|cuda]
  */
@@ -63,7 +63,7 @@ static void check_linear(fixture *s)
     free(got);
 }
 
-/* Translates by multiples of all strides, also across zero. */
+/* Translates the voxels by multiples of all strides, also across zero. */
 static void check_translated(fixture *s)
 {
     static const int32_t by[3] = {12, -6, 6};
@@ -106,7 +106,7 @@ static void check_batches(fixture *s)
     ck_assert_int_eq(out, s->whole.rows_out);
 }
 
-/* Permutes the rows of a scene. `from` is the original row of each. */
+/* Permutes the rows of a scene. `from` has the original row of each. */
 static void permute(cloud *out, int *from, const cloud *voxels)
 {
     spc__random random;
@@ -136,7 +136,7 @@ static float *permuted(const float *values, const int *from, int rows,
     return out;
 }
 
-/* The rows of the scene are permuted; the derived set has its own order. */
+/* The scene's rows are permuted. The derived set has an order of its own. */
 static void check_permuted(fixture *s)
 {
     const spc_conv *conv = &s->whole.conv;
@@ -198,8 +198,8 @@ END_TEST
 
 /* ---- transposes ---------------------------------------------------------- */
 
-/* <conv x, y> = <x, transpose y>. The transpose of a submanifold layer has its
- * offsets in reverse order. */
+/* Checks <conv x, y> = <x, transpose y>. The transpose of a submanifold layer
+ * has its offsets in reverse order. */
 static const struct {
     const char *layer, *transpose;
 } pairs[] = {
@@ -350,8 +350,8 @@ END_TEST
 
 /* ---- divided tiles ------------------------------------------------------- */
 
-/* Runs every way to divide the sum. Sanitizer builds skip some, because each
- * kernel takes long to compile. */
+/* Runs every way to divide the sum. Sanitizer builds skip some, because kernels
+ * take long to compile. */
 static bool leaves_out(int i)
 {
 #ifdef SPC_SANITIZE
@@ -394,16 +394,17 @@ END_TEST
 
 /* ---- sampled layers ------------------------------------------------------ */
 
-/* The layer depends on the seed. */
+/* A layer that depends on the seed. */
 static uint64_t drawn_seed(int i)
 {
     return 1000 * (uint64_t)suite_variant() + (uint64_t)i;
 }
 
 typedef struct drawn {
-    char text[200], whole[200]; /* the second without groups */
-    char transpose[200];        /* "": no transpose */
-    int farthest;               /* offset, in steps from the middle */
+    char text[200], whole[200]; /* text; the second without groups */
+    char transpose[200];        /* "": has no transpose */
+    /* the farthest offset's steps from the middle */
+    int farthest;
 } drawn;
 
 static int one_of(spc__random *random, int low, int high)
@@ -421,8 +422,8 @@ static void draw_axes(char out[24], int axes[3], spc__random *random, int low,
 }
 
 /* Samples channels in whole groups. A third of all layers has groups, and some
- * of these are depthwise. `wide` gives the widths that dataflows other than the
- * first need. */
+ * of these are depthwise. `wide` selects widths that the other dataflows
+ * need. */
 static int draw_channels(int *cin, int *cout, spc__random *random, bool wide)
 {
     int parts = one_of(random, 0, 2) == 0 && !wide ? one_of(random, 2, 9) : 1;
@@ -454,7 +455,7 @@ static void draw_geometry(char out[160], char back[160], drawn *d, int op,
         draw_axes(padding, pad, random, 0, 3);
     for (int a = 0; a < 3; a++)
         d->farthest += kernel[a] / 2;
-    if (op == 0) { /* the mirrored offset is the last one */
+    if (op == 0) { /* offset 0 mirrors the last one */
         snprintf(out, 160, "k=%s,dilation=%s,dtype=%s", k, dilation, type);
         snprintf(back, 160, "k=%s,dilation=%s,origin=%dx%dx%d,dtype=%s", k,
                  dilation, -(kernel[0] / 2) * spread[0],
@@ -513,9 +514,9 @@ START_TEST(a_drawn_layer_keeps_its_properties)
 }
 END_TEST
 
-/* Dataflows that divide the sum differently. On integers all are equal. The
- * extremes of the hybrid are near=0 and, with FAR, one step more than the
- * farthest offset. */
+/* Dataflows that divide the sum differently must agree on integers. The
+ * extremes of the hybrid are near=0 and, with FAR, one more than the steps of
+ * the farthest offset. */
 #define FAR "near=%d,weights=stream"
 static const struct {
     const char *name, *values;

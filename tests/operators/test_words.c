@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_words.c - the words of all operators. An operator accepts exactly the
- * words listed for it, the listed defaults are right, every bad value has a
- * sentence, every example runs, and `verify --all` omits no operator.
+ * words listed for it, the listed defaults are right, every bad value gives a
+ * message, every example runs, and `verify --all` omits no operator.
  */
 #include "base/random.h"
 #include "command/verify/matrix.h"
@@ -19,9 +19,9 @@ enum { TEXT_BYTES = 512, BAD = 7 };
 
 /* ---- valid and invalid words --------------------------------------------- */
 
-/* `with` are words that must accompany it. Each row has a value that is valid
- * for each operator with the word and differs from its default, and values that
- * are invalid for all. */
+/* One word. `with` has the words that must accompany it. Each row has a value
+ * that is valid for every operator with the word and differs from its default,
+ * and values that are always invalid. */
 static const struct word {
     const char *kind, *name, *with, *good, *bad[BAD];
 } words[] = {
@@ -189,7 +189,7 @@ static void set_word(char *text, const char *name, const char *value)
     snprintf(text + length, TEXT_BYTES - length, ",%s=%s", name, value);
 }
 
-/* Maps of this operator have only one rule, which the example uses. */
+/* Operators whose maps have only one rule, which the example uses. */
 static bool is_other_rule(const spc_operator_info *of, const char *name)
 {
     return strcmp(name, "rule") == 0 && find_listed(of, "radius") != NULL;
@@ -205,8 +205,8 @@ static void set_pair(char *text, const char *pair, const spc_operator_info *of)
         set_word(text, name, strchr(pair, '=') + 1);
 }
 
-/* Prepares the operator's example for the word, for example with an activation
- * that has a slope if the head selects it. */
+/* Prepares the operator's example for the word. For a slope, for example, it
+ * sets an activation that has one. */
 static void begin(char *text, const spc_operator_info *of,
                   const struct word *word)
 {
@@ -260,7 +260,7 @@ static void assert_parses(char canonical[TEXT_BYTES],
     assert_ok(parse(canonical, of->kind, text, &error), error.text);
 }
 
-/* The sentence begins with the text and mentions the word after it. */
+/* Checks that a message begins with the text and then mentions the word. */
 static void assert_refused(const spc_operator_info *of, const char *text,
                            const char *says)
 {
@@ -285,8 +285,8 @@ static int operator_count(void)
     return count;
 }
 
-/* A valid value that is not the default. The first gradient of multiply is
- * multiply itself. */
+/* Checks a valid value that is not the default. The first gradient of multiply
+ * is multiply itself. */
 static const char *good_of(const spc_operator_info *of, const struct word *word)
 {
     bool is_itself =
@@ -325,7 +325,7 @@ START_TEST(an_operator_takes_its_words_and_no_others)
 }
 END_TEST
 
-/* Each listed word is in the table above. */
+/* Checks that each listed word is in the table above. */
 START_TEST(no_word_is_left_out)
 {
     const spc_operator_info *of = spc_operators(_i);
@@ -445,7 +445,7 @@ START_TEST(a_text_is_held_to_its_form)
 }
 END_TEST
 
-/* The host's number format does not matter. */
+/* Parsing must not depend on the host's number format. */
 START_TEST(a_text_is_the_same_in_every_locale)
 {
     static const char *const besides[] = {
@@ -468,7 +468,7 @@ START_TEST(a_text_is_the_same_in_every_locale)
 }
 END_TEST
 
-/* Names used by other programs, and words without effect. */
+/* Names that other programs use, and words without effect. */
 static const struct {
     const char *kind, *text, *says;
 } sentences[] = {
@@ -515,8 +515,8 @@ START_TEST(a_sentence_says_what_would_be_right)
 END_TEST
 
 /* Only the members of a layer count, however they were filled. An accepted
- * layer is written as text that reads back the same; a refused one gets its
- * sentence. */
+ * layer is written as text that reads back the same; a refused one gives a
+ * message. */
 static const char *const filled[] = {
     "subm,cin=64,cout=64,k=3,dtype=f16",
     "subm,cin=8,cout=8,offsets=0x0x0+1x0x0",
@@ -614,7 +614,7 @@ START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
             if ((at >= list && at < offsetof(spc_feature, geometry.radius)) ||
                 at / 4 == offsetof(spc_feature, index) / 4 ||
                 at / 4 == offsetof(spc_feature, affine) / 4)
-                continue; /* as in holds_numbers() */
+                continue; /* compares as in holds_numbers() */
             memcpy((char *)&f + at, &values[v], 4);
             if (spc_feature_check(&f, &error) != SPC_OK) {
                 ck_assert_str_ne(error.text, "");
@@ -631,7 +631,7 @@ START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
 }
 END_TEST
 
-/* The largest number of offsets, each with the most digits. */
+/* Uses the largest number of offsets, each with the most digits. */
 START_TEST(the_longest_list_of_offsets_reads_back)
 {
     static char text[16384], again[16384];
@@ -666,8 +666,8 @@ START_TEST(the_longest_list_of_offsets_reads_back)
 }
 END_TEST
 
-/* Random words of typical letters are refused with a sentence, or their text
- * reads back the same. */
+/* Random words of typical letters must be refused with a message, or their text
+ * must read back the same. */
 START_TEST(nobody_stumbles_over_noise)
 {
     static const char letters[] = "0123456789x-+.=,eabcdfkls_";
@@ -855,8 +855,8 @@ START_TEST(every_operator_is_in_the_matrix)
 }
 END_TEST
 
-/* Types that all convolutions support refuse no row; every other type has some
- * rows. */
+/* Checks that no row refuses a type that all convolutions support, and that
+ * every other type has some rows. */
 START_TEST(every_type_is_in_the_matrix)
 {
     int rows[16] = {0}, refused[16] = {0};
@@ -880,8 +880,8 @@ START_TEST(every_type_is_in_the_matrix)
 }
 END_TEST
 
-/* Sizes that break tiles: around warps and tiles, several batch elements, and
- * 64-bit keys. */
+/* Checks sizes that break tiles: around warps and tiles, several batch
+ * elements, and 64-bit keys. */
 START_TEST(awkward_sizes_are_in_the_matrix)
 {
     static const int sizes[] = {2, 31, 32, 33, 127, 128, 129, 500};
@@ -919,7 +919,7 @@ static void add(Suite *suite, const char *name, const TTest *test)
 
 int main(void)
 {
-    suite_sample(4); /* a sample of the examples, which must be compiled */
+    suite_sample(4); /* runs a sample, as examples are compiled */
     Suite *suite = suite_create("words");
 
     add(suite, "words", an_operator_takes_its_words_and_no_others);

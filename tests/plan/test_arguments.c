@@ -3,7 +3,7 @@
  * test_arguments.c - calls every function of the public headers with NULL,
  * negative, huge and out-of-range arguments (arguments.h).
  *
- * Runs on "cpu". If a call gets memory as an address and a size, it must trust
+ * Runs on "cpu". A call that gets memory as an address and a size must trust
  * the size, so sizes that are too large are not tested.
  */
 #include "harness/arguments.h"
@@ -14,12 +14,12 @@
 
 /* ---- good objects -------------------------------------------------------- */
 
-/* Each test is a process of its own: objects are made on first use, and changes
- * by a call cannot affect other tests. */
+/* Each test is a process of its own. Objects are made on first use, and a
+ * call's changes cannot affect other tests. */
 
 static spc_error made;
 
-/* Makes malloc return NULL under AddressSanitizer when it has no memory. */
+/* Makes malloc return NULL under AddressSanitizer if memory runs out. */
 __attribute__((__visibility__("default"))) const char *
 __asan_default_options(void);
 const char *__asan_default_options(void)
@@ -33,7 +33,7 @@ const char *__asan_default_options(void)
 
 static const int32_t four_voxels[4][4] = {
     {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 1, 1}};
-/* The number of points for which clouds and voxels are made. */
+/* Points of which clouds and voxels are made. */
 static const float four_points[8][4] = {
     {0.1f, 0.1f, 0.1f, 1}, {1.1f, 0, 0, 2}, {2.1f, 1, 0, 3}, {3, 3, 3, 4}};
 
@@ -212,7 +212,7 @@ static spc_net *a_net(void)
     return net;
 }
 
-/* Layers can be added to it. */
+/* Returns a network to which layers can be added. */
 static spc_net *a_bare_net(void)
 {
     static spc_net *net;
@@ -287,7 +287,7 @@ OBJECT(spc_net, bare_net, a_bare_net())
 OBJECT(spc_net_plan, net_plan, a_net_plan())
 OBJECT(spc_training, training, a_training())
 
-/* The next call may use an object, so objects are not freed. */
+/* Frees nothing, because the next call may use the object. */
 #define NOTHING(type, name)                                                    \
     static type *name(which w)                                                 \
     {                                                                          \
@@ -480,7 +480,8 @@ static unsigned flags(which w)
     return PICK(all, w);
 }
 
-/* Value 0 of an enumeration, and a value that it does not have. */
+/* Defines a source of value 0 of an enumeration and of a value that it does not
+ * have. */
 #define ENUMERATION(type, name)                                                \
     static type name(which w)                                                  \
     {                                                                          \
@@ -569,7 +570,7 @@ static const char *no_file(which w)
     return PICK(all, w);
 }
 
-/* Spoils one field of a geometry in any way. */
+/* Sets one field of a geometry to any wrong value. */
 static int spoil_geometry(spc_geometry *g, int how)
 {
     static const int bad[] = {0, -1, INT_MAX, INT_MIN, 344};
@@ -586,7 +587,7 @@ static int spoil_geometry(spc_geometry *g, int how)
         g->radius = NAN;
     else if (how == BAD * FIELDS + 10)
         g->voxel = INFINITY;
-    else if (how == BAD * FIELDS + 11) /* all fields */
+    else if (how == BAD * FIELDS + 11) /* spoils all fields */
         for (int i = 0; i < FIELDS; i++)
             *fields[i] = INT_MAX;
     return BAD * FIELDS + 12;
@@ -729,7 +730,7 @@ static const spc_feature *bad_feature(which w)
     return PICK(all, w);
 }
 
-/* A valid struct with single fields replaced. */
+/* Returns a valid struct with one field replaced. */
 #define STRUCT(type, name, make, ...)                                          \
     static const type *name(which w)                                           \
     {                                                                          \
@@ -756,7 +757,7 @@ static const spc_feature *bad_feature(which w)
     SET(field, INFINITY) SET(field, NAN) SET(field, 1e-300) SET(field, 1e300)
 #define SET_ROWS(field)                                                        \
     SET_ALL(field) SET(field, INT64_MIN) SET(field, INT64_MAX)
-/* The size that a struct starts with. */
+/* Sets the size at the start of a struct. */
 #define SET_BYTES                                                              \
     SET(bytes, 0)                                                              \
     SET(bytes, 8) SET(bytes, sizeof(s) + 8) SET(bytes, SIZE_MAX)
@@ -1021,7 +1022,7 @@ static int channels(which w)
     return PICK(all, w);
 }
 
-/* Fewer rows than the arrays have, for calls that trust the number. */
+/* Returns fewer rows than the arrays have, for calls that trust the number. */
 static int64_t few_rows(which w)
 {
     static const int64_t all[] = {4, 0, -1, INT64_MIN};
@@ -1348,7 +1349,7 @@ static int device_capacity(which w)
     return PICK(all, w);
 }
 
-/* Numbers for arrays of four rows: fewer rows, and impossible numbers. */
+/* Row counts for arrays of four rows: fewer rows, and impossible counts. */
 static int64_t rows_of_four(which w)
 {
     static const int64_t all[] = {4,         0,         -1,

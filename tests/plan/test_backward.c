@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_backward.c - the passes of a training step: their relations to each
- * other, compared without the oracle; their text form; gradients that are
- * accumulated.
+ * test_backward.c - the passes of a training step. Compares them with each
+ * other instead of the oracle, and tests their text form and accumulated
+ * gradients.
  *
  *     test_backward [sim|cpu|cuda]
  */
@@ -17,7 +17,7 @@
 static const char *const devices[] = {"cpu", "sim"};
 enum { DEVICES = 2, VOXELS = 60, CASES = 100, GPU_CASES = 16 };
 
-/* A GPU runs all of them if all tests were requested. */
+/* Returns how many cases run: fewer on a GPU, unless all were requested. */
 static int cases(void)
 {
     return suite_is_gpu() && !suite_wants_all() ? GPU_CASES : CASES;
@@ -32,7 +32,7 @@ static int below(spc__random *random, int count)
     return (int)spc__random_below(random, (uint32_t)count);
 }
 
-/* Each operator with the rules it may have. */
+/* Each operator with its possible rules. */
 static const struct {
     spc_operator op;
     spc_rule rule;
@@ -58,8 +58,8 @@ static void draw_axis(spc_geometry *g, int axis, spc__random *random)
         g->shape[axis] = 5 + below(random, 8);
 }
 
-/* Scenes of points have units of 1/1024, and a radius is one to three of
- * these. */
+/* Coordinates of points are multiples of 1/1024, and a radius is one to three
+ * of these units. */
 static void draw_cells(spc_geometry *g, spc__random *random)
 {
     for (int axis = 0; axis < 3; axis++)
@@ -69,7 +69,8 @@ static void draw_cells(spc_geometry *g, spc__random *random)
     g->voxel = below(random, 3) == 0 ? 2.0f / 1024 : 0;
 }
 
-/* A single offset for each input channel, or an asymmetric list of offsets. */
+/* Adds a single offset for each input channel, or an asymmetric list of
+ * offsets. */
 static void draw_list(spc_geometry *g, spc__random *random)
 {
     int16_t list[5][3];
@@ -84,7 +85,7 @@ static void draw_list(spc_geometry *g, spc__random *random)
     ck_assert_int_eq(spc__geometry_keep(g, NULL), SPC_OK);
 }
 
-/* Types that hold sums of small integers exactly. */
+/* These types hold sums of small integers exactly. */
 static spc_conv draw_layer(spc__random *random)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -106,7 +107,7 @@ static spc_conv draw_layer(spc__random *random)
     return conv;
 }
 
-/* Two batch elements, each cell once. */
+/* Samples cells of two batch elements, each once. */
 static spc_scene *draw_scene(spc__random *random)
 {
     int32_t at[VOXELS][4];
@@ -135,7 +136,8 @@ static float *draw(int64_t count, spc__random *random)
 
 /* ---- a pass -------------------------------------------------------------- */
 
-/* This many bytes of device memory, filled from `values` or with 0xff (NaN). */
+/* Returns this many bytes of device memory, filled from `values` or with 0xff
+ * (NaN). */
 static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
 {
     void *out = NULL, *ones = malloc(bytes + 16);
@@ -149,7 +151,7 @@ static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
     return out;
 }
 
-/* A plan with its workspace. */
+/* Makes a plan and its workspace. */
 typedef struct running {
     spc_ctx *ctx;
     const spc_map *map;
@@ -179,8 +181,8 @@ static void run_close(running *r)
     spc_plan_free(r->plan);
 }
 
-/* The result of the pass on `in` and the weights, or dy; the caller frees
- * it. */
+/* Returns the result of the pass on `in` and the weights, or dy. The caller
+ * frees it. */
 static float *run_plan(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
                        const void *in, const void *other, int64_t *count)
 {
@@ -220,7 +222,7 @@ static float *run_plan(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
     return out;
 }
 
-/* ---- one step ------------------------------------------------------------ */
+/* ---- one training step --------------------------------------------------- */
 
 typedef struct step {
     spc_ctx *ctx;
@@ -266,7 +268,7 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* The loss <dy, y> is linear in x and in w, so its gradients predict it
+/* The loss <dy, y> is linear in x and in w, so the gradients predict it
  * exactly. */
 static void check_step(step *s, spc__random *random, const char *text)
 {
@@ -313,8 +315,8 @@ START_TEST(gradients_say_what_the_loss_is)
 }
 END_TEST
 
-/* A kernel that is not its own mirror image, which few samples are: the
- * gradient mirrors it. */
+/* The kernel is not its own mirror image, and the gradient mirrors it. Random
+ * samples rarely have such kernels. */
 static const char *const lopsided[] = {
     "subm,cin=2,cout=3,k=4x2x1,dtype=f32",
     "subm,cin=2,cout=3,k=3,origin=0,dtype=f32",
@@ -335,7 +337,7 @@ START_TEST(lopsided_kernels_have_their_gradient)
 }
 END_TEST
 
-/* ---- halves -------------------------------------------------------------- */
+/* ---- 16-bit types -------------------------------------------------------- */
 
 static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
 {
@@ -347,8 +349,8 @@ static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
     return out;
 }
 
-/* The gradient by the cpu device's kernel, which shares no code with the
- * GPU's. */
+/* Returns the gradient by the cpu device's kernel, which shares no code with
+ * the GPU's. */
 static float *run_on_cpu(const step *s, const float *x, const float *dy,
                          int64_t *count)
 {
@@ -364,8 +366,8 @@ static float *run_on_cpu(const step *s, const float *x, const float *dy,
     return out;
 }
 
-/* Small integers, whose sums both types hold exactly: 16-bit kernels must give
- * the same result as the 32-bit one. */
+/* Both types hold sums of small integers exactly, so 16-bit kernels must give
+ * the same result as the 32-bit kernel. */
 static void check_halves(step *s, spc_dtype dtype, spc__random *random,
                          const char *text)
 {
@@ -390,8 +392,8 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
         free(all[i]);
 }
 
-/* Rows of a multiple of 16 bytes, as wide kernels need. Only one case runs,
- * since each must compile a kernel. */
+/* Rows are multiples of 16 bytes, as wide kernels need. Only one case runs,
+ * since each compiles a kernel. */
 START_TEST(halves_have_the_gradient_of_singles)
 {
     char text[240];
@@ -417,8 +419,8 @@ END_TEST
 
 /* ---- existing gradients -------------------------------------------------- */
 
-/* Accumulated in place the result doubles. A bias gradient follows the
- * weights'. */
+/* Accumulating in place doubles the result. The bias gradient follows that of
+ * the weights. */
 START_TEST(a_gradient_is_added_to_where_it_lies)
 {
     const char *text = "subm,cin=3,cout=5,k=3,dtype=f32,bias=1,pass=wgrad";
@@ -464,7 +466,7 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
               spc_ctx_error(ctx));
     for (int64_t i = 0; i < count; i++)
         ck_assert_msg(got[i] == 2 * want[i], "element %lld", (long long)i);
-    buffers.weights = (char *)out + 16; /* overlaps half of the output */
+    buffers.weights = (char *)out + 16; /* overlaps the output's second half */
     ck_assert_int_eq(spc_plan_execute(r.plan, map, &buffers, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "`out` and `weights` overlap");
     ck_assert_int_eq(spc_plan_pack(r.packed, r.plan, out, SPC_KRSC, NULL),
@@ -494,7 +496,7 @@ static const char *const repeated[] = {
     "points,cin=8,cout=12,k=3,radius=0.0025,dtype=f32,deterministic=1",
 };
 
-/* Real numbers, whose sums depend on their order. */
+/* Sums of real numbers depend on their order. */
 static float *draw_reals(int64_t count, spc__random *random)
 {
     float *out = malloc((size_t)count * sizeof(*out) + 4);
@@ -504,7 +506,7 @@ static float *draw_reals(int64_t count, spc__random *random)
     return out;
 }
 
-/* The results of three runs with operands at different addresses. */
+/* Compares the results of three runs with operands at different addresses. */
 static void check_runs(int threads, const spc_conv *pass,
                        const spc_scene *scene, float **want)
 {
@@ -566,7 +568,7 @@ END_TEST
 
 /* ---- words --------------------------------------------------------------- */
 
-/* A layer and a pass; the problem's text, or the expected error. */
+/* A layer and a pass, and the problem's text or the expected error. */
 static const struct {
     const char *layer;
     spc_pass pass;

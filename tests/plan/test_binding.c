@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_binding.c - what a plan remembers about a map, while plans and maps come
- * and go and maps are filled again.
+ * test_binding.c - the data that a plan keeps about a map, while plans and maps
+ * are made and freed, and maps are filled again.
  */
 #include "plan/binding.h"
 
@@ -47,7 +47,7 @@ static spc_plan *make_plan(harness *r, const char *config)
     return plan;
 }
 
-/* Compares the results of a plan on the harness' map with the oracle's. */
+/* Compares a plan's results on the harness's map with the oracle's. */
 static void check_plan(harness *r, const spc_plan *plan)
 {
     harness_poison(r);
@@ -88,8 +88,8 @@ START_TEST(a_plan_is_bound_to_the_map_that_is_prepared_for_it)
 }
 END_TEST
 
-/* Other plans have prepared all that this one reads. It is bound to the first
- * map without an allocation, and runs on the second one all the same. */
+/* Other plans have prepared everything that this plan reads. It is bound to the
+ * first map without an allocation, and still runs on the second one. */
 START_TEST(the_first_launch_binds_a_map_and_allocates_nothing)
 {
     spc_map *second;
@@ -130,7 +130,8 @@ START_TEST(the_first_launch_binds_a_map_and_allocates_nothing)
 }
 END_TEST
 
-/* If several arrays are missing, the error names the first in this order. */
+/* If several arrays are missing, the error names the first one in this
+ * order. */
 START_TEST(missing_buffers_are_named_in_a_fixed_order)
 {
     static const char *const names[] = {"in", "out", "weights", "workspace"};
@@ -158,9 +159,9 @@ START_TEST(missing_buffers_are_named_in_a_fixed_order)
 }
 END_TEST
 
-/* Plans come and go on one map, often at the address of one that was freed.
- * Their layouts differ, so the binding of another would give wrong results or
- * be refused. */
+/* Plans of one map are made and freed, so a new plan often gets the address of
+ * a freed one. Their layouts differ, so the freed plan's binding would give
+ * wrong results or be refused. */
 START_TEST(a_new_plan_never_gets_the_binding_of_one_that_was_freed)
 {
     static const char *const configs[] = {"tile=16,order=gray,arrival=0",
@@ -180,14 +181,14 @@ START_TEST(a_new_plan_never_gets_the_binding_of_one_that_was_freed)
             check_plan(&r, plan);
         spc_plan_free(plan);
     }
-    /* That of r.plan, and at most one to use again in each list. */
+    /* r.plan's binding stays, and each list keeps at most one for reuse. */
     ck_assert_int_le(count_bindings(r.map), 1 + SPC__ATTACHMENTS);
     check_plan(&r, r.plan);
     harness_close(&r);
 }
 END_TEST
 
-/* A new map at the address of a freed one has no layouts yet. */
+/* A new map may have the address of a freed one, but it has no layouts yet. */
 START_TEST(a_new_map_is_bound_to_nothing)
 {
     spc_scene *scene;
@@ -246,8 +247,8 @@ END_TEST
 
 enum { CAPACITY = 64, FEW = 8 };
 
-/* A map with room for ROOM voxels and a plan for it, which was made before the
- * map was filled. */
+/* A map with capacity for ROOM voxels, and a plan that is made before the map
+ * is filled. */
 typedef struct spacious {
     spc_ctx *ctx;
     spc_conv conv;
@@ -255,7 +256,7 @@ typedef struct spacious {
     spc_map *map;
     spc_plan *plan;
     int32_t coords[CAPACITY][4];
-    float *both; /* inputs, and outputs behind the first FEW of them */
+    float *both; /* inputs; outputs follow the first FEW of them */
     void *weights, *packed, *workspace;
     spc_buffers buffers;
 } spacious;
@@ -337,8 +338,8 @@ static void expect_overlap(spacious *r)
         "written must not overlap others");
 }
 
-/* Arrays are as long as the rows that the host knows of, else as the capacity.
- * A binding outlasts both. */
+/* Arrays have as many rows as the host knows of, else the capacity. A binding
+ * stays valid in both cases. */
 START_TEST(the_sizes_of_arrays_follow_the_rows_of_the_map)
 {
     spacious r;
@@ -388,9 +389,9 @@ START_TEST(a_binding_follows_the_capacity_of_the_sets)
 }
 END_TEST
 
-/* The voxels of a row of the map's second filling see other neighbours than
- * those of the first. All weights and inputs are 1, so an output is the number
- * of its neighbours times the channels. */
+/* After the second fill, rows have other neighbours than after the first. All
+ * weights and inputs are 1, so an output is the number of its neighbours times
+ * the channels. */
 START_TEST(a_launch_reads_the_latest_filling)
 {
     spacious r;
@@ -433,8 +434,7 @@ static void *run_often(void *payload)
     return NULL;
 }
 
-/* Plans that are bound and plans that are not may run on one map at the same
- * time. */
+/* Bound and unbound plans may run on one map at the same time. */
 START_TEST(threads_execute_several_plans_on_one_map)
 {
     static const char *const configs[THREADS] = {

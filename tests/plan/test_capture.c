@@ -46,7 +46,7 @@ static spc_conv layer(const char *text)
     return conv;
 }
 
-/* Reads the list by line; a missing list has 0 lines. */
+/* Reads the lines of the list. A missing list has 0 lines. */
 static int read_list(char lines[8][800])
 {
     char path[400];
@@ -80,7 +80,7 @@ static void check_line(char *line, const char *text, const int32_t *coords,
     spc_scene_free(scene);
 }
 
-/* In ascending order, like all scenes. */
+/* Rows are in ascending order, like those of all scenes. */
 static const int32_t some[3][4] = {
     {0, -5, 2, 1 << 20}, {0, 1, 2, 3}, {1, 0, 0, 0}};
 
@@ -94,7 +94,7 @@ START_TEST(a_layer_on_a_scene_is_a_line_and_a_file)
     spc_conv one = layer(subm), two = layer(conv);
     char lines[8][800];
 
-    for (int i = 0; i < 2; i++) { /* each is written once */
+    for (int i = 0; i < 2; i++) { /* each layer is written once */
         assert_ok(spc_record_layer(ctx, to, &one, some[0], 3, NULL));
         assert_ok(spc_record_layer(ctx, to, &two, some[0], 3, NULL));
         assert_ok(spc_record_layer(ctx, to, &one, some[0], 2, NULL));
@@ -131,7 +131,7 @@ START_TEST(what_cannot_be_captured_is_refused)
 }
 END_TEST
 
-/* Four processes, each with its own layers and one layer in common. */
+/* Four processes record layers of their own and a common one. */
 START_TEST(processes_that_write_one_folder_lose_nothing)
 {
     enum { PROCESSES = 4, LAYERS = 40 };
@@ -202,8 +202,8 @@ START_TEST(a_network_is_captured_level_by_level)
     assert_ok(spc_record_layers(plan, spc__buf_text(&folder), &buffers));
     ck_assert_int_eq(read_list(lines), 5);
     assert_ok(spc_net_plan_scene_of_set(&level, plan, 1));
-    /* Layers a and b are on the scene, c is on the coarse level, and e inverts
-     * a layer that begins at the scene. */
+    /* Layers a and b have the scene's voxels, c has those of the coarse level,
+     * and e inverts a layer that reads the scene. */
     check_line(lines[0],
                "subm,cin=8,cout=8,k=3,dtype=f32,epilogue=scale+bias+relu,"
                "out_pitch=16",

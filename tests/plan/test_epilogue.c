@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_epilogue.c - epilogues, output types, slices and bf16: text form and
- * keys, the functions of the host, and every template's default on layers
- * sampled by a seed.
+ * test_epilogue.c - epilogues, output types, slices and bf16. Tests their text
+ * form and keys, the functions of the host, and every template's default on
+ * layers sampled by a seed.
  *
  *     test_epilogue [sim|cpu|cuda|nvrtc [SEED [LAYERS]]]
  *
@@ -32,7 +32,7 @@ static spc_error error;
 /* ---- words --------------------------------------------------------------- */
 
 static const struct {
-    const char *text, *canonical; /* NULL: as it is written */
+    const char *text, *canonical; /* NULL: the same as `text` */
 } written[] = {
     {"subm,cin=8,cout=8,k=3,dtype=bf16", NULL},
     {"subm,cin=8,cout=8,k=3,dtype=f16,bias=1", NULL},
@@ -129,7 +129,8 @@ START_TEST(what_a_caller_fills_in_is_checked)
 }
 END_TEST
 
-/* Existing records must be found: the layer's attributes are their key. */
+/* Records have a layer's attributes as their key, so existing records are found
+ * only if these stay the same. */
 START_TEST(keys_without_an_epilogue_are_as_they_were)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -160,10 +161,11 @@ END_TEST
 
 /* ---- functions of the host ----------------------------------------------- */
 
-/* The distance in units of 2^-24 of the larger of `want` and `least`. */
+/* Returns the distance in units of 2^-24 of the larger of `want` and
+ * `least`. */
 static double distance(float got, double want, double least)
 {
-    if ((float)want == got) /* also zero and infinity */
+    if ((float)want == got) /* includes zeros and infinities */
         return 0;
     if (isnan(got))
         return INFINITY;
@@ -208,7 +210,7 @@ END_TEST
 
 static const struct {
     const char *epilogue;
-    double want[3]; /* of sums -2, 0 and 3 with scale 2, bias 1, residual 0.5 */
+    double want[3]; /* for sums -2, 0 and 3, scale 2, bias 1, residual 0.5 */
 } finished[] = {
     {"scale", {-4, 0, 6}},
     {"scale+bias", {-3, 1, 7}},
@@ -243,7 +245,7 @@ END_TEST
 
 /* ---- buffers ------------------------------------------------------------- */
 
-/* The gate's expected value is rounded itself, so the slack must cover every
+/* The gate's expected value is rounded too, so the slack must cover every
  * result that the bounds of an epilogue allow. */
 START_TEST(the_slack_has_room_for_the_rounding_of_both)
 {
@@ -328,7 +330,7 @@ static void on_faulty(const spc_trial *trial, void *payload)
     ++*seen;
 }
 
-/* Each kernel has one fault; the first is correct. */
+/* Each kernel but the first has one fault. */
 START_TEST(the_gate_finds_every_fault_of_an_epilogue)
 {
     static const char *const layers[] = {
@@ -374,8 +376,8 @@ static const char *pick(const char *const *from, int count, spc__random *random)
     pick((const char *const[]){__VA_ARGS__},                                   \
          LENGTH(((const char *const[]){__VA_ARGS__})), random)
 
-/* A pitch for some layers; for half of these rows are aligned as fast kernels
- * need it. */
+/* Gives some layers a pitch. Half of these have rows that are aligned as fast
+ * kernels need it. */
 static void draw_pitch(char *out, size_t bytes, const char *name, int channels,
                        spc__random *random)
 {
@@ -432,7 +434,7 @@ START_TEST(every_template_is_right_on_layers_that_are_drawn)
         int taken = check_layer(ctx, layer, seed);
         printf("%s %s: %d templates\n", device, layer, taken);
         fflush(stdout);
-        ck_assert_int_gt(taken, 0); /* nothing is refused */
+        ck_assert_int_gt(taken, 0); /* every layer was tested */
     }
     spc_ctx_free(ctx);
 }
@@ -440,7 +442,7 @@ END_TEST
 
 /* ---- code for GPUs that are not here ------------------------------------- */
 
-/* A sampled layer with common numbers of channels. */
+/* Samples a layer with common numbers of channels. */
 static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
                             spc__random *random)
 {
@@ -454,7 +456,7 @@ static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
     spc_conv_format(text, bytes, conv);
 }
 
-/* One template of each layer on one GPU; the seed chooses which. */
+/* Compiles one template for each layer, for one GPU. The seed selects both. */
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 {
     spc__library *library;
@@ -467,7 +469,7 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
     const char *gpu =
         template_gpus[spc__random_below(&random, LENGTH(template_gpus))];
     assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
-    /* The last one accepts every layer. */
+    /* The last template accepts every layer. */
     const char *names[] = {"os_warp", "os_group", "os_mma", "os_wgmma",
                            "os_generic"};
     int first = (int)spc__random_below(&random, 4), i = 0;
@@ -477,12 +479,12 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
                spc__library_find(library, names[i < 4 ? (first + i) % 4 : 4]),
                &conv, gpu, layer))
         i++;
-    ck_assert_int_le(i, 4); /* nothing is refused */
+    ck_assert_int_le(i, 4); /* every layer was compiled */
     spc__library_close(library);
 }
 END_TEST
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- the suite ----------------------------------------------------------- */
 
 static void add_parts(Suite *suite)
 {
@@ -555,7 +557,7 @@ int main(int argc, char **argv)
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
-    else if (suite_is_gpu()) /* all templates wait here */
+    else if (suite_is_gpu()) /* one process runs all templates */
         layers_drawn = 12;
     Suite *suite = suite_create("epilogue");
     if (is_code)

@@ -24,7 +24,7 @@ static uint64_t seed;
 
 /* ---- one operator and its gradients -------------------------------------- */
 
-/* Operators that are linear in their input or select from it: <dy, op x> =
+/* These operators are linear in their input or select from it: <dy, op x> =
  * <dgrad dy, x>. Sums of integers are exact. */
 static const char *const linear[] = {
     "pool=sum,c=6,rule=floor,k=2,stride=2",
@@ -53,7 +53,8 @@ static const char *const linear[] = {
     "bev,c=6,shape=7x10x2,order=volume",
 };
 
-/* Nonlinear operators: gradients are compared with differences. */
+/* These operators are nonlinear: their gradients are compared with
+ * differences. */
 static const char *const curved[] = {
     "norm=layer,c=6,eps=0.01,affine=1",
     "norm=layer,c=7,eps=0.01",
@@ -68,12 +69,12 @@ static const char *const curved[] = {
     "act=sigmoid,c=6",
 };
 
-/* Rows by their scene, and the two sides of their map if there is one. */
+/* The rows of an operator: a scene and, if there is a map, its two sides. */
 typedef struct fixture {
     spc_feature feature, back;
     spc_scene *scene;
     spc_relation forward, reversed;
-    int64_t near, far; /* number of input rows, and of output rows */
+    int64_t near, far; /* rows of the inputs, rows of the outputs */
 } fixture;
 
 static float *draw(int64_t count, bool integers, spc__random *random)
@@ -86,7 +87,8 @@ static float *draw(int64_t count, bool integers, spc__random *random)
     return out;
 }
 
-/* Distinct cells of two batch elements, some outside the planes of bev. */
+/* Samples distinct cells of two batch elements, some outside the planes of
+ * bev. */
 static spc_scene *draw_scene(spc__random *random)
 {
     int32_t at[VOXELS][4];
@@ -104,7 +106,7 @@ static spc_scene *draw_scene(spc__random *random)
     return scene;
 }
 
-/* Exchanges inputs and outputs of an operator on one set. */
+/* Returns an operator on one set with inputs and outputs exchanged. */
 static void reverse_relation(spc_relation *r)
 {
     size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
@@ -181,7 +183,7 @@ static int64_t count_out(const spc_feature *f, const spc__feature_case *of)
            spc_feature_elements_out(f);
 }
 
-/* The result; the caller frees it. */
+/* Returns the result. The caller frees it. */
 static double *define(const spc_feature *f, const spc__feature_case *of,
                       int32_t *index)
 {
@@ -203,7 +205,7 @@ static double dot(const double *a, const float *b, int64_t count)
     return sum;
 }
 
-/* Number of nonzero terms of the sum; the sum itself may be 0. */
+/* Counts the nonzero terms of the sum, because the sum itself may be 0. */
 static int64_t count_terms(const double *a, const float *b, int64_t count)
 {
     int64_t terms = 0;
@@ -213,7 +215,7 @@ static int64_t count_terms(const double *a, const float *b, int64_t count)
     return terms;
 }
 
-/* Inputs of the gradient: x if it needs x, and dy. */
+/* Inputs of the gradient: dy and, if it needs it, x. */
 static void give_gradient(spc__feature_case *of, const spc_feature *back,
                           const float *x, const float *dy)
 {
@@ -258,7 +260,7 @@ START_TEST(a_gradient_is_the_operator_turned_round)
 }
 END_TEST
 
-/* <dy, op(x + by * way)> */
+/* Returns <dy, op(x + by * way)>. */
 static double loss_at(const fixture *p, spc__feature_case of, const float *x,
                       const float *way, float by, const float *dy)
 {
@@ -307,11 +309,11 @@ static float on_grid(float x, float farthest)
     return fabsf(at) < farthest ? copysignf(farthest, at) : at;
 }
 
-/* Steps are exact in fp32 and the definition uses double, so the remaining
- * error of two extrapolated differences is the cube of the step. */
+/* Step sizes are exact in fp32 and the definition uses double, so the remaining
+ * error of two extrapolated differences is the cube of the step size. */
 START_TEST(a_gradient_is_the_limit_of_differences)
 {
-    const float by = 0x1p-8f, farthest = 4 * by; /* ways are at most 4 */
+    const float by = 0x1p-8f, farthest = 4 * by; /* |way| is at most 4 */
     spc__random random;
     fixture p;
 
@@ -370,7 +372,7 @@ START_TEST(both_gradients_of_a_product_are_the_operator_turned_round)
     of.in = x;
     of.add = s;
     double *y = define(&p.feature, &of, NULL);
-    for (int at = 0; at < ALL; at++) /* the definition, once more */
+    for (int at = 0; at < ALL; at++) /* multiplies as defined */
         ck_assert(
             y[at] ==
             (double)x[at] *
@@ -400,7 +402,7 @@ END_TEST
 
 static const char *const devices[] = {"cpu", "sim"};
 
-/* Uses valid numbers of channels: multiples of `channels`. */
+/* Makes the numbers of channels valid: multiples of `channels`. */
 static const struct {
     const char *words;
     int multiple;
@@ -443,7 +445,7 @@ static void verify_one(spc_ctx *ctx, const char *words, const char *dtype,
                   spc_ctx_error(ctx), (unsigned long long)seed);
 }
 
-/* All cases; a sample if kernels are emulated. */
+/* Runs all cases, or a sample if kernels are emulated. */
 START_TEST(kernels_give_what_the_definition_gives)
 {
     static const int channels[] = {1, 5, 20, 64, 163};
@@ -467,7 +469,8 @@ END_TEST
 
 /* ---- capacities ---------------------------------------------------------- */
 
-/* Sums over rows, whose partial sums must not depend on the set's capacity. */
+/* These operators sum over rows. Their partial sums must not depend on the
+ * set's capacity. */
 static const char *const summed[] = {
     "norm=group,c=12,groups=3,affine=1,pass=dgrad,dtype=f32",
     "norm=group,c=12,groups=3,affine=1,pass=wgrad,dtype=f32",
@@ -478,7 +481,7 @@ static const char *const summed[] = {
 
 enum { WIDTH = 12, ROWS = 500 };
 
-/* Voxels of one batch element in ascending order, in a set with spare
+/* Makes voxels of one batch element in ascending order, in a set with spare
  * capacity. */
 static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
 {
@@ -502,7 +505,7 @@ static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
     return set;
 }
 
-/* The result on `arrays` (in, add, scale); the caller frees it. */
+/* Returns the result on `arrays` (in, add, scale). The caller frees it. */
 static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
                      void *const *arrays, int64_t count)
 {

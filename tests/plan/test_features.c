@@ -33,14 +33,14 @@
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
-/* Coordinates are in a box of SIDE voxels along each axis, from LOW. */
+/* Coordinates are in a box of SIDE voxels along each axis, starting at LOW. */
 enum { SIDE = 12, LOW = -2, MARGIN = 64, SPARE_ROWS = 777, SLICES = 5 };
 
 static const char *const devices[2] = {"cpu", "sim"};
 static const int channel_counts[] = {1, 3, 5, 20, 64, 163, 256};
 static const int row_counts[] = {0, 1, 31, 32, 33, 127, 128, 129, 500};
 
-/* Operators without their channels; %d is replaced by a divisor of these. */
+/* Operators without their channels. %d stands for a divisor of the channels. */
 static const char *const operators[] = {
     "pool=max,rule=floor,k=2,stride=2,index=1",
     "pool=max,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
@@ -102,7 +102,7 @@ static int draw_divisor(int of, spc__random *random)
     return pick(found, count, random);
 }
 
-/* Operator `i` with channels and a type. */
+/* Samples operator `i` with channels and a type. */
 static spc_feature draw_feature(int i, spc__random *random)
 {
     int channels = pick(channel_counts, LENGTH(channel_counts), random);
@@ -119,7 +119,7 @@ static spc_feature draw_feature(int i, spc__random *random)
     return feature;
 }
 
-/* Small integers, whose sums are exact, or real numbers. */
+/* Returns a small integer, so that sums are exact, or a real number. */
 static void draw_values(float *out, size_t n, spc_dtype dtype, bool integers,
                         spc__random *random)
 {
@@ -132,7 +132,8 @@ static void draw_values(float *out, size_t n, spc_dtype dtype, bool integers,
     free(stored);
 }
 
-/* Distinct voxels in random order; one of three batch elements may be empty. */
+/* Samples distinct voxels in random order. One of three batch elements may be
+ * empty. */
 static int32_t *draw_coords(int rows, int batches, spc__random *random)
 {
     int32_t *out = calloc((size_t)rows * 4 + 4, sizeof(*out));
@@ -157,7 +158,7 @@ static int32_t *draw_coords(int rows, int batches, spc__random *random)
 
 /* ---- a scene on a device ------------------------------------------------- */
 
-/* The sets of an operator: one set, or both sets of its map, and the oracle's
+/* The sets of an operator (one set, or both sets of its map), and the oracle's
  * data. */
 typedef struct fixture {
     spc_ctx *ctx;
@@ -203,7 +204,7 @@ static void fill_sets(fixture *p, int rows, bool spare, int batches)
 {
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = (size_t)rows * 16;
-    /* Every second seed has 64-bit keys. */
+    /* Every second seed uses 64-bit keys. */
     int side = seed % 2 ? 1 << 18 : SIDE;
 
     assert_ok(spc_memory_alloc(&p->device_coords, p->ctx, bytes + 16),
@@ -248,7 +249,7 @@ static void fill_map(fixture *p, const spc_feature *f, int rows)
     p->of.rows_out = p->relation.rows_out;
 }
 
-/* `spare`: extra capacity of the sets, in rows. */
+/* Makes the sets with `spare` additional rows of capacity. */
 static void open_fixture(fixture *p, spc_ctx *ctx, const spc_feature *f,
                          const int32_t *coords, int rows, int batches,
                          bool spare)
@@ -278,8 +279,8 @@ static void close_fixture(fixture *p)
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Rows on a device, with margins and a pitch. All other bytes are 0xff
- * (NaN). */
+/* Rows on a device, with margins and a pitch. All bytes outside the rows are
+ * 0xff (NaN). */
 typedef struct rows_of {
     char *base, *data;
     size_t bytes;
@@ -302,7 +303,8 @@ static void poison(spc_ctx *ctx, const rows_of *r)
     free(ones);
 }
 
-/* `shift`: elements off alignment; `wider`: elements between rows. */
+/* Makes an array that is `shift` elements off alignment and has `wider`
+ * elements between rows. */
 static rows_of lay(spc_ctx *ctx, spc_dtype dtype, int64_t rows, int64_t row,
                    int shift, int wider)
 {
@@ -378,11 +380,10 @@ static void check_untouched(const char *copy, const rows_of *r, int64_t rows,
 typedef struct trial {
     fixture at;
     rows_of in, add, out;
-    float *values, *more, *scale, *shift; /* on the host */
+    float *values, *more, *scale, *shift; /* in host memory */
     void *scales, *shifts, *index, *workspace;
-    int off;         /* offset of scales and shifts in their buffers, in
-                      * floats */
-    int32_t *stored; /* input of UNPOOL */
+    int off;         /* floats before scales and shifts in buffers */
+    int32_t *stored; /* indices, an input of UNPOOL */
     char text[200];
 } trial;
 
@@ -395,7 +396,7 @@ static void *copy_of(spc_ctx *ctx, const void *from, size_t bytes)
     return to;
 }
 
-/* n floats on the device, at `off` floats from the start of a buffer. */
+/* Returns n floats on the device, `off` floats after the start of a buffer. */
 static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
 {
     size_t bytes = (size_t)n * 4;
@@ -418,8 +419,8 @@ static void draw_index(int32_t *out, const spc_relation *down, int channels,
         }
 }
 
-/* Rows of `add`: as many as the inputs, or as the batch elements if these are
- * more. */
+/* Returns the rows of `add`: those of the inputs, or the number of batch
+ * elements if it is larger. */
 static int64_t rows_of_add(const trial *t, int64_t inputs)
 {
     return inputs > t->at.of.batches ? inputs : t->at.of.batches;
@@ -450,7 +451,7 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
     t->at.of.index = t->stored;
 }
 
-/* Capacity in rows of the arrays of inputs and outputs. */
+/* Returns the capacity in rows of the arrays of inputs and outputs. */
 static int64_t capacity_in(const fixture *p, const spc_feature *f)
 {
     bool back = spc__feature_takes_inverse(f);
@@ -466,9 +467,9 @@ static int64_t capacity_out(const fixture *p, const spc_feature *f)
                                 spc_coords_batches(p->fine));
 }
 
-/* Copies everything to the device. `slices`: separate arrays; aligned slices of
- * wider rows; unaligned addresses or pitches; or only unaligned scales and
- * shifts. */
+/* Copies everything to the device. `slices` selects separate arrays, aligned
+ * slices of wider rows, unaligned addresses or pitches, or only unaligned
+ * scales and shifts. */
 static void move_trial(trial *t, const spc_feature *f, int slices)
 {
     static const int shifts[SLICES] = {0, 8, 1, 0, 0};
@@ -513,8 +514,8 @@ static spc_feature_buffers buffers_of(const trial *t)
     };
 }
 
-/* Maps of the host always have what these operators read. On other devices the
- * operator reports that it is missing. */
+/* On the host, maps always have what these operators read. On other devices the
+ * operator reports what is missing. */
 static void prepare(trial *t, const spc_feature_plan *plan,
                     const spc_feature_buffers *buffers)
 {
@@ -642,7 +643,7 @@ static void describe(trial *t, const spc_feature *f, const char *device,
              (unsigned long long)seed);
 }
 
-/* Runs the trial on these voxels; the caller releases it. */
+/* Runs the trial on these voxels. The caller releases it. */
 static void run_trial(trial *t, const spc_feature *f,
                       const spc_feature_plan *plan, spc_ctx *ctx,
                       const int32_t *coords, int rows, int batches, bool spare,
@@ -659,7 +660,7 @@ static void run_trial(trial *t, const spc_feature *f,
     execute(t, plan);
 }
 
-/* ---- every operator gives what its definition gives ---------------------- */
+/* ---- every operator against its definition ---------------------- */
 
 static spc_feature_plan *plan_of(spc_ctx *ctx, const spc_feature *f)
 {
@@ -670,7 +671,7 @@ static spc_feature_plan *plan_of(spc_ctx *ctx, const spc_feature *f)
     return plan;
 }
 
-/* The bits must not depend on the sets' capacity. */
+/* Results must not depend on the sets' capacity. */
 static void check_capacity(const trial *t, const spc_feature *f,
                            const spc_feature_plan *plan, const int32_t *coords,
                            int rows, int batches, bool integers, int slices,
@@ -721,18 +722,19 @@ static void check_operator(spc_ctx *ctx, const spc_feature *f, int trials,
     spc_feature_plan_free(plan);
 }
 
-/* This many of three operators are left to other seeds: each must be compiled,
- * which is slow with a sanitizer. */
+/* Of three operators this many are left to other seeds, because compiling is
+ * slow with a sanitizer. */
 #ifdef SPC_SANITIZE
 enum { LEFT_OUT = 2 };
 #else
 enum { LEFT_OUT = 1 };
 #endif
 
-/* Number of samples of every operator on a GPU; each has kernels to compile. */
+/* How many samples of every operator run on a GPU, which compiles kernels for
+ * each. */
 enum { GPU_ROUNDS = 2 };
 
-/* In one context, so that the code of sets and maps is compiled once. */
+/* Uses one context, so that the code of sets and maps is compiled once. */
 START_TEST(every_operator_gives_what_its_definition_gives)
 {
     const char *device = suite_device ? suite_device : devices[_i];
@@ -801,8 +803,8 @@ START_TEST(the_canonical_text_keeps_all_words)
 }
 END_TEST
 
-/* Every pass of operator `op` has kernels for both kinds of device, and a
- * definition to compare them with. */
+/* Checks that every pass of operator `op` has kernels for both kinds of device,
+ * and a definition to compare them with. */
 START_TEST(every_operator_has_a_complete_row)
 {
     spc_feature layer, f;
@@ -957,7 +959,7 @@ static void assert_says(spc_ctx *ctx, spc_status status, spc_status wanted,
                   "'%s' does not say '%s'", spc_ctx_error(ctx), says);
 }
 
-/* Omits or spoils one argument at a time. */
+/* Omits or invalidates one argument at a time. */
 START_TEST(bad_arguments_have_their_sentence)
 {
     spc_ctx *ctx = open_ctx(quick_device(), "");
@@ -1090,9 +1092,9 @@ static void assert_same_rows(const trial *a, const trial *b, int64_t rows)
     free(second);
 }
 
-/* The first of three batch elements gets the same result as alone. A set filled
- * with only that element, without the host's knowledge, works with the same
- * plan. */
+/* The first of three batch elements must get the same result as alone. The same
+ * plan must also run if the device fills the set with only this element, which
+ * the host does not know. */
 START_TEST(batch_elements_and_frames_do_not_see_each_other)
 {
     static const char *const texts[] = {"norm=group,c=24,groups=4,dtype=f32",
@@ -1126,8 +1128,8 @@ START_TEST(batch_elements_and_frames_do_not_see_each_other)
 }
 END_TEST
 
-/* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane
- * is c * D + z. With axes x, y, z (BEVFusion), planes are [X][Y]. A volume is
+/* Detectors view [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane is
+ * c * D + z. With axes x, y, z (BEVFusion), planes are [X][Y]. A volume is
  * [N][C][X][Y][Z]. */
 START_TEST(planes_lie_as_detectors_read_them)
 {
@@ -1262,8 +1264,9 @@ END_TEST
 
 /* ---- rows of many channels ---------------------------------------------- */
 
-/* Rows that take several steps of a warp: exactly as many as the lanes handle
- * at once, and one more; several for each warp, and single ones. */
+/* Rows that a warp processes in several iterations. Some have exactly the
+ * elements that the lanes process at once, some have one more. Some warps have
+ * several rows, some a single one. */
 static const char *const many_channels[] = {
     "norm=layer,c=520,affine=1",
     "norm=layer,c=1024,act=silu,dtype=bf16",
@@ -1340,8 +1343,8 @@ START_TEST(the_floor_is_that_of_the_bytes_that_must_be_moved)
     spc__feature_bytes(&read, &written, &f, 10, 4, 1, 9);
     ck_assert(read == 10 * 16 + 9 * 4 + 4);
     ck_assert(written == 4 * 16 + 4 * 32);
-    /* Reads and writes share one path: a megabyte each at 4 TB/s, or one at 1
-     * TB/s. */
+    /* Reads and writes share one path: a megabyte of each at 4 TB/s, or a
+     * megabyte at 1 TB/s. */
     spc__floor_of_bytes(&floor, 1e6, 1e6, &device);
     ck_assert(fabs(floor.warm_us - 0.5) < 1e-9);
     ck_assert(fabs(floor.cold_us - 1) < 1e-9);
@@ -1359,7 +1362,7 @@ static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
 
 enum { GPUS = LENGTH(gpus) };
 
-/* The widest of each kind, and difficult ones. */
+/* The widest operators of each kind, and difficult ones. */
 static const struct {
     const char *template_name, *text;
 } compiled[] = {
@@ -1428,7 +1431,8 @@ static void check_code(spc__compiler *nvrtc, spc__library *library,
     spc__buf_release(&log);
 }
 
-/* A quarter of them on one GPU each, or with $SPC_SEED=all all on all. */
+/* Compiles a quarter of them, each for one GPU. $SPC_SEED=all compiles all for
+ * every GPU. */
 START_TEST(operators_compile_for_every_gpu_without_spills)
 {
     const char *word = getenv("SPC_SEED");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_frames.c - the second frame: sets and maps are filled again, and layers
- * run on them, frame after frame.
+ * test_frames.c - the second frame: sets and maps are filled again for every
+ * frame, and layers run on them.
  *
  * A fake driver counts the driver calls of a frame (fake_cuda.c; ctest sets
  * LD_LIBRARY_PATH for it). Results are compared on "cpu" and "sim" with small
@@ -29,7 +29,7 @@ enum { CHANNELS = 16, SMALL = 200 };
 
 /* ---- a network of three layers on two levels ----------------------------- */
 
-/* On the fine level, down to the coarse one, and back up. */
+/* The layers stay on the fine level, go down to the coarse one, and back up. */
 static const char *const words[LAYERS] = {
     "subm,cin=16,cout=16,k=3,dtype=f32",
     "conv,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
@@ -45,8 +45,8 @@ typedef struct network {
     spc_plan *plans[LAYERS];
     spc_buffers
         buffers[LAYERS];     /* the output of one is the input of the next */
-    float *weights[LAYERS];  /* on the host */
-    int32_t *coords, *count; /* of the frame; in device memory */
+    float *weights[LAYERS];  /* in host memory */
+    int32_t *coords, *count; /* rows of the frame, in device memory */
     float *in;
     void *memory[20]; /* all device memory */
     int pieces;
@@ -73,8 +73,8 @@ static void open_context(network *n, const char *device, const char *database)
                   error.text);
 }
 
-/* Capacity for 80 m at 5 cm. The coarse level has room for scans, but not for
- * voxels with eight separate outputs each. */
+/* The extent is 80 m at 5 cm. The coarse level has capacity for scans, but not
+ * for voxels with eight separate outputs each. */
 static void reserve(network *n, int capacity)
 {
     spc_coords_options set = {.bytes = sizeof(spc_coords_options),
@@ -100,7 +100,7 @@ static void reserve(network *n, int capacity)
     n->in = memory(n, 4 * CHANNELS * (size_t)capacity);
 }
 
-/* Values -1, 0 and 1: results are integers that fp32 holds exactly. */
+/* Values are -1, 0 and 1, so results are integers that fp32 holds exactly. */
 static float *draw_values(size_t count, uint64_t seed)
 {
     float *values = malloc(4 * count + 4);
@@ -179,7 +179,7 @@ static void close_network(network *n)
 
 static fake_cuda *fake;
 static const int *nvrtc_compiles;
-static spc__cuda api; /* the driver, loaded like a host application does */
+static spc__cuda api; /* the driver as a host application sees it */
 
 static void open_doubles(void)
 {
@@ -211,8 +211,8 @@ static void open_on_double(network *n)
     assert_ok(n->ctx, spc_ctx_synchronize(n->ctx));
 }
 
-/* All other driver calls allocate, wait, copy, load or create something.
- * Querying the current context does not. */
+/* Checks that only launches occurred, and queries of the current context. All
+ * other driver calls allocate, wait, copy, load or create something. */
 static bool may_be_called(int call)
 {
     return call == FAKE_LaunchKernelEx || call == FAKE_MemsetD8Async ||
@@ -228,8 +228,8 @@ static void check_calls(const int before[FAKE_CALLS], int frame)
                 fake->count[call] - before[call]);
 }
 
-/* The last launches: on the caller's stream, with unchanged size; the kernel
- * that builds the set reads the count from memory. */
+/* Checks the last launches: they are on the caller's stream, their size is
+ * unchanged, and the kernel that builds the set reads the count from memory. */
 static void check_launches(const network *n, int launches, CUstream stream)
 {
     int builds = 0;
@@ -288,7 +288,8 @@ START_TEST(a_thousand_frames_are_nothing_but_launches)
     ck_assert_int_eq(*nvrtc_compiles, compiled);
     spc_stats after = spc_ctx_stats(n.ctx);
     ck_assert_mem_eq(&after, &stats, sizeof(stats));
-    /* A set to build, one to derive and build, three maps, three layers. */
+    /* One set is built, one is derived and built. There are three maps and
+     * three layers. */
     ck_assert_int_ge(launches, 8);
     api.StreamDestroy(stream);
     api.CtxPopCurrent(&context);
@@ -297,7 +298,8 @@ START_TEST(a_thousand_frames_are_nothing_but_launches)
 }
 END_TEST
 
-/* The first layer runs by pairs, and by tiles near the middle of its kernel. */
+/* The first layer runs by pairs of offsets, but by tiles near the middle of its
+ * kernel. */
 static void go_by_pairs(network *n)
 {
     spc_map *map = n->maps[0];
@@ -368,7 +370,8 @@ START_TEST(frames_by_pairs_are_nothing_but_launches)
 }
 END_TEST
 
-/* The fake driver invalidates a capture on the same calls as the real one. */
+/* The same calls invalidate a capture of the fake driver and of the real
+ * one. */
 START_TEST(a_frame_can_be_captured_into_a_graph)
 {
     CUcontext context;
@@ -392,7 +395,8 @@ START_TEST(a_frame_can_be_captured_into_a_graph)
 }
 END_TEST
 
-/* Two sets and a map: three copies, in the memory that the first check took. */
+/* Checking two sets and a map makes three copies, into the memory that the
+ * first check allocated. */
 START_TEST(a_check_waits_once)
 {
     int before[FAKE_CALLS];
@@ -413,12 +417,12 @@ START_TEST(a_check_waits_once)
 }
 END_TEST
 
-/* A second thread, which checks a map while the first one waits. */
+/* Runs in a second thread, which checks a map while the first one waits. */
 static struct {
     const spc_map *map;
     pthread_t thread;
     sem_t done;
-    bool ended_in_time; /* written by the first thread alone */
+    bool ended_in_time; /* only the first thread writes it */
 } second;
 
 static void *check_second(void *nothing)
@@ -441,7 +445,8 @@ static void start_second(void)
     second.ended_in_time = sem_timedwait(&second.done, &end) == 0;
 }
 
-/* A stream may have long work ahead, and another thread's stream none. */
+/* One stream may have long work enqueued while another thread's stream has
+ * none. */
 START_TEST(checks_of_two_threads_do_not_wait_for_each_other)
 {
     void *status;
@@ -474,7 +479,8 @@ static void build_far_away(const char *database, const spc_conv *layer)
     close_network(&n);
 }
 
-/* Key widths of inputs and outputs: narrow, wide and narrow, wide. */
+/* Widths of the keys of inputs and outputs: both narrow, inputs wide, both
+ * wide. */
 static const char *const extents[] = {
     "gen:uniform,n=500,extent=16",
     "gen:uniform,n=500,extent=2000",
@@ -539,7 +545,7 @@ static spc_scene *load_scan(void)
     return scan;
 }
 
-/* A frame: adjacent rows of the scan. */
+/* Fills a frame with adjacent rows of the scan. */
 static spc_scene *frame_of(const spc_scene *scan, int first, int count)
 {
     spc_scene *frame;
@@ -584,7 +590,8 @@ static void open_network(network *n, const char *device, const spc_scene *scan)
     spc_scene_free(first);
 }
 
-/* Results of an earlier frame must not pass for those of this one. */
+/* Overwrites results, so that an earlier frame's do not pass for this
+ * frame's. */
 static void poison(network *n)
 {
     for (int i = 0; i < LAYERS; i++) {
@@ -599,7 +606,7 @@ static void poison(network *n)
     }
 }
 
-/* The map's index without its padding must equal the relation's. */
+/* Checks that the map's index, without its padding, equals the relation's. */
 static void check_index(network *n, int i, const spc_relation *want)
 {
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(n->maps[i]));
@@ -639,7 +646,7 @@ static float *check_output(network *n, int i, const spc_relation *relation,
     return got;
 }
 
-/* Runs a frame as a vehicle would, and reads results only at the end. */
+/* Runs a frame like a vehicle, and reads results only at the end. */
 static void check_frame(network *n, const spc_scene *frame, uint64_t seed)
 {
     size_t values = CHANNELS * (size_t)spc_scene_rows(frame);
@@ -686,7 +693,7 @@ END_TEST
 
 /* ---- bad frames ---------------------------------------------------------- */
 
-/* Spoils a frame of `capacity` rows; returns the count to use. */
+/* Makes a frame of `capacity` rows invalid. Returns the count to use. */
 typedef int spoiler(int32_t (*rows)[4], int capacity);
 
 static int leave_extent(int32_t (*rows)[4], int capacity)
@@ -713,8 +720,8 @@ static int count_below_zero(int32_t (*rows)[4], int capacity)
     return -1;
 }
 
-/* All coordinates odd, without neighbours: more outputs than the coarse level
- * has room for. */
+/* Makes all coordinates odd and without neighbours: they have more outputs than
+ * the coarse level's capacity. */
 static int scatter(int32_t (*rows)[4], int capacity)
 {
     for (int i = 0; i < capacity; i++) {
@@ -725,7 +732,7 @@ static int scatter(int32_t (*rows)[4], int capacity)
     return capacity;
 }
 
-/* Rows of the fine level with unwritten output. */
+/* Counts rows of the fine level whose output was not written. */
 typedef enum unwritten { NO_ROW, ROWS_7_AND_9, EVERY_ROW } unwritten;
 
 static const struct {
@@ -742,7 +749,7 @@ static const struct {
     {scatter, SPC_OK, SPC_ECAPACITY, "would have fitted", NO_ROW},
 };
 
-/* Poison is NaN. */
+/* the poison is NaN */
 static void check_written(network *n, unwritten rows)
 {
     float *got =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_gradient_layout.c - gradients of weights as KRSC: the same bits as RSCK,
- * transposed here, from each template of role "wgrad".
+ * test_gradient_layout.c - gradients of weights as KRSC. Each template of role
+ * "wgrad" must give the bits of the gradient as RSCK, which is transposed here.
  *
  *     test_gradient_layout [sim|cpu|cuda]
  */
@@ -49,7 +49,7 @@ typedef struct trial {
     spc_conv conv;
     spc_scene *scene;
     spc_map *map;
-    spc__operand out; /* RSCK, then the bias */
+    spc__operand out; /* elements as RSCK, then the bias */
     int64_t elements;
     size_t element_bytes;
 } trial;
@@ -85,7 +85,8 @@ static void close_trial(trial *t)
     spc_ctx_free(t->ctx);
 }
 
-/* Its default configuration; NULL if the device cannot run the template. */
+/* Returns the template's default configuration, or NULL if the device cannot
+ * run the template. */
 static spc_plan *plan_of(trial *t, const char *template_name)
 {
     spc__library *library = NULL;
@@ -112,7 +113,7 @@ static spc_plan *plan_of(trial *t, const char *template_name)
 
 /* ---- runs ---------------------------------------------------------------- */
 
-/* Device memory with these bytes, and 16 more that must stay 0xff. */
+/* Returns device memory with these bytes, and 16 more that must stay 0xff. */
 static char *upload(const trial *t, const void *from, size_t bytes)
 {
     char *out = NULL, *host = malloc(bytes + 16);
@@ -156,8 +157,8 @@ static char *draw(spc_dtype dtype, int64_t count, uint64_t seed)
     return out;
 }
 
-/* The gradient; `before` is what it is added to, if the layer accumulates: in
- * place, or from another array. */
+/* Returns the gradient. If the layer accumulates, it is added to `before`, in
+ * place or from another array. */
 static char *run_plan(const trial *t, const spc_plan *plan, const char *before,
                       bool in_place)
 {
@@ -191,7 +192,7 @@ static char *run_plan(const trial *t, const spc_plan *plan, const char *before,
     return result;
 }
 
-/* KRSC of RSCK, by the definition of both. */
+/* Transposes RSCK to KRSC by the definitions of both. */
 static char *transposed(const trial *t, const char *rsck)
 {
     int64_t in = spc__conv_group_in(&t->conv), cout = t->conv.cout;
@@ -199,7 +200,7 @@ static char *transposed(const trial *t, const char *rsck)
     size_t bytes = t->element_bytes;
     char *krsc = malloc((size_t)t->elements * bytes);
 
-    memcpy(krsc, rsck, (size_t)t->elements * bytes); /* the bias stays */
+    memcpy(krsc, rsck, (size_t)t->elements * bytes); /* copies the bias */
     for (int64_t co = 0; co < cout; co++)
         for (int64_t k = 0; k < offsets; k++)
             for (int64_t ci = 0; ci < in; ci++)
@@ -288,11 +289,12 @@ START_TEST(each_template_has_a_case)
 }
 END_TEST
 
-/* ---- the flag ------------------------------------------------------------ */
+/* ---- the plan's flag ----------------------------------------------------- */
 
 static const char plain[] = "subm,cin=8,cout=12,k=3,dtype=f32";
 
-/* Like training code: one flag, and buffers with the parameter's shape. */
+/* Acts like training code: sets one flag, and uses buffers with the parameter's
+ * shape. */
 START_TEST(a_flag_of_the_plan_asks_for_it)
 {
     trial t;
@@ -320,7 +322,7 @@ START_TEST(a_flag_of_the_plan_asks_for_it)
 }
 END_TEST
 
-/* A plan that would need no workspace needs one for the result in RSCK. */
+/* A plan that needs no workspace otherwise needs one for the result as RSCK. */
 START_TEST(the_workspace_is_checked)
 {
     trial t;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_int8.c - integer layers: text form, arrays, the oracle compared with its
- * definition, kernels with a fault, sums that fp32 cannot hold, and every
- * template's default on layers sampled by a seed.
+ * test_int8.c - integer layers. Tests their text form, arrays, the oracle
+ * compared with its definition, kernels with a fault, sums that fp32 cannot
+ * hold, and every template's default on layers sampled by a seed.
  *
  *     test_int8 [sim|cpu|cuda|nvrtc [SEED [LAYERS]]]
  *
@@ -27,7 +27,7 @@ static int layers_drawn = 1;
 /* ---- words --------------------------------------------------------------- */
 
 static const struct {
-    const char *text, *canonical; /* NULL: as it is written */
+    const char *text, *canonical; /* NULL: the same as `text` */
 } written[] = {
     {"subm,cin=8,cout=8,k=3,dtype=i8", NULL},
     {"subm,cin=8,cout=8,dtype=i8,out=i8", "subm,cin=8,cout=8,k=3,dtype=i8"},
@@ -59,7 +59,7 @@ END_TEST
 
 static const struct {
     const char *layer;
-    size_t bytes[SPC_OPERANDS]; /* of 10 rows */
+    size_t bytes[SPC_OPERANDS]; /* bytes of 10 rows */
 } arrays[] = {
     {"subm,cin=3,cout=5,k=3,dtype=i8,epilogue=scale+bias+add",
      {30, 50, 405, 20, 20, 50, 4, 4, 4}},
@@ -140,16 +140,16 @@ END_TEST
 
 /* ---- the oracle ---------------------------------------------------------- */
 
-/* Sums of -6, 5 and 200 by a scale of 2, in_scale 1/4, a bias of 1, a residual
- * of 3 times 1/2, out_scale 1/2; worked out by hand. */
+/* Calculated by hand for sums of -6, 5 and 200, a scale of 2, in_scale 1/4, a
+ * bias of 1, a residual of 3 times 1/2, and out_scale 1/2. */
 static const struct {
     const char *words;
     double want[3];
 } finished[] = {
     {"dtype=i8,out=f32", {-1.5, 1.25, 50}},
-    {"dtype=i8", {-3, 2, 100}}, /* -3, 2.5, 100 */
+    {"dtype=i8", {-3, 2, 100}}, /* exact: -3, 2.5, 100 */
     {"dtype=i8,epilogue=scale", {-6, 5, 127}},
-    {"dtype=i8,epilogue=bias", {-1, 4, 102}}, /* -1, 4.5, 102 */
+    {"dtype=i8,epilogue=bias", {-1, 4, 102}}, /* exact: -1, 4.5, 102 */
     {"dtype=i8,epilogue=scale+bias+relu,out=f32", {0, 3.5, 101}},
     {"dtype=i8,epilogue=scale+bias+relu", {0, 7, 127}},
     {"dtype=i8,epilogue=scale+add", {-3, 8, 127}},
@@ -228,7 +228,7 @@ static void on_faulty(const spc_trial *trial, void *payload)
     ++*seen;
 }
 
-/* Each kernel has one fault; the first is correct. */
+/* Each kernel but the first has one fault. */
 START_TEST(the_gate_finds_every_fault_of_whole_numbers)
 {
     spc_ctx *ctx = open_ctx("cpu", "", suite_path("templates/int8"));
@@ -263,13 +263,13 @@ END_TEST
 
 enum { LARGE_IN = 128, LARGE_OUT = 8 };
 
-/* Near the largest int8, even and odd. */
+/* Returns numbers near the largest int8, even and odd. */
 static int8_t large_number(int64_t i)
 {
     return (int8_t)(127 - i * 7919 % 5);
 }
 
-/* The sum by definition. */
+/* Computes the sum by definition. */
 static int64_t large_sum(const spc_relation *relation, int64_t row, int co)
 {
     int64_t sum = 0;
@@ -308,7 +308,7 @@ static void fill_large(harness *r)
     free(numbers);
 }
 
-/* A full block, whose inner rows have all offsets: sums up to 2.6e8. fp32
+/* The block is full, so inner rows have all offsets and sums up to 2.6e8. fp32
  * represents only one in 16 integers there. */
 START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
 {
@@ -411,7 +411,7 @@ static const char *const compiled[] = {
     "subm,cin=20,cout=41,dtype=f16,epilogue=scale+bias+relu+add,out=i8",
 };
 
-/* Templates that accept some of the layers on some of the GPUs. */
+/* Lists templates that accept some of the layers on some of the GPUs. */
 static const char *const others[] = {"os_warp", "os_group", "os_wgmma"};
 
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
@@ -436,7 +436,7 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 }
 END_TEST
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- the suite ----------------------------------------------------------- */
 
 static void add_parts(Suite *suite)
 {
@@ -504,7 +504,7 @@ int main(int argc, char **argv)
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
-    else if (suite_is_gpu()) /* all templates wait here */
+    else if (suite_is_gpu()) /* one process runs all templates */
         layers_drawn = 12;
     Suite *suite = suite_create("int8");
     if (is_code)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_large.c - tensors of more than 2^31 elements: a full box of voxels,
- * whose relation and results are known without an oracle.
+ * test_large.c - tensors of more than 2^31 elements. They have a full box of
+ * voxels, whose relation and results are known without an oracle.
  *
  *     test_large [sim|cpu|cuda]
  *
@@ -23,7 +23,7 @@ enum { CHANNELS = 192, PERIOD = 61, SAMPLES = 48, LARGE = 225, SMALL = 11 };
 static const size_t memory_needed = (size_t)40 << 30;
 
 static spc_ctx *ctx;
-static int side; /* of the box */
+static int side; /* voxels along each axis of the box */
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -37,7 +37,8 @@ static float feature(int64_t row, int c)
     return (float)((row % PERIOD * 3 + c * 5) % 7 - 3);
 }
 
-/* Only 8 of 192 are nonzero at each offset, so that sums are exact in f16. */
+/* Returns a weight. Only 8 of 192 are nonzero at each offset, so that sums are
+ * exact in f16. */
 static float weight(const spc_conv *conv, int co, int k, int c)
 {
     if (conv->groups > 1)
@@ -58,13 +59,13 @@ static void put(void *to, const void *from, size_t bytes)
     assert_ok(spc_memory_upload(to, ctx, from, bytes), spc_ctx_error(ctx));
 }
 
-/* A row of a tensor on the device. */
+/* Returns the address of a row of a tensor on the device. */
 static char *row_of(const void *tensor, int64_t row)
 {
     return (char *)(uintptr_t)tensor + (size_t)row * CHANNELS * 2;
 }
 
-/* Rows repeat, so they are copied a period at a time. */
+/* Fills rows, which repeat, by copying a period at a time. */
 static void *make_features(int64_t rows)
 {
     enum { BLOCK = PERIOD * 1024 };
@@ -87,7 +88,7 @@ static void *make_features(int64_t rows)
     return out;
 }
 
-/* All voxels of the box, in ascending order. */
+/* Makes all voxels of the box, in ascending order. */
 static void *make_coords(void)
 {
     int32_t *host = malloc((size_t)cube(side) * 16);
@@ -123,7 +124,8 @@ static void *make_weights(const spc_conv *conv)
 
 /* ---- expected results ---------------------------------------------------- */
 
-/* Voxels along an axis of the output set, or of the input set. */
+/* Returns the number of voxels along an axis of the output set or of the input
+ * set. */
 static int edge_of(const spc_conv *conv, bool outputs)
 {
     bool coarse = conv->op != SPC_SUBM && (conv->op == SPC_CONV) == outputs;
@@ -131,8 +133,8 @@ static int edge_of(const spc_conv *conv, bool outputs)
     return coarse ? (side + 1) / 2 : side;
 }
 
-/* The input of an output along an axis at a position of the kernel; -1:
- * none. */
+/* Returns the input that an output sees along an axis at a position of the
+ * kernel, or -1. */
 static int see(const spc_conv *conv, int at, int tap)
 {
     int to = conv->op == SPC_SUBM   ? at + tap - 1
@@ -168,7 +170,7 @@ static float define(const spc_conv *conv, int64_t row, int co)
     return sum;
 }
 
-/* Samples rows from the first to the last. */
+/* Selects sample rows, from the first to the last. */
 static int64_t sample(int i, int64_t rows)
 {
     return i * (rows - 1) / (SAMPLES - 1);
@@ -210,15 +212,15 @@ static void check_rows(const spc_conv *conv, const void *out, int64_t rows)
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* The device whose templates are used. */
+/* Returns the device whose templates are used. */
 static const char *device_name(void)
 {
     return suite_device == NULL || strncmp(suite_device, "cpu", 3) == 0
                ? "cpu"
-               : "cuda"; /* emulated by "sim" */
+               : "cuda"; /* "sim" emulates it */
 }
 
-/* A template's default; NULL if the template refuses the layer. */
+/* Returns a template's default, or NULL if the template refuses the layer. */
 static spc_plan *plan_of(const spc_conv *conv, spc_map *map, const char *name)
 {
     spc__attrs problem = {0}, config = {0};
@@ -272,7 +274,7 @@ static const char *const texts[] = {
     "inverse,cin=192,cout=192,k=2,stride=2,rule=floor,dtype=f16",
 };
 
-/* Those without a workspace for a partial sum of each pair. */
+/* Templates that need no workspace with a partial sum for each pair. */
 static const char *const templates[] = {
     "os_wgmma", "os_mma",  "os_depthwise", "os_diagonal",
     "os_walk",  "rowgemm", "depthwise",    "generic"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_linear.c - linear layers without a map: they process as many rows as a
- * count on the host or device states, and write nothing after them.
+ * test_linear.c - linear layers without a map process as many rows as a count
+ * on the host or device says, and write nothing after these rows.
  *
  *     test_linear [sim|cpu|cuda]
  */
@@ -38,7 +38,7 @@ static void *upload(const run *r, const void *from, size_t bytes)
     return to;
 }
 
-/* Small integers, whose sums are exact. */
+/* Returns a small integer, so that sums are exact. */
 static void draw(float *out, size_t n, spc__random *random)
 {
     for (size_t i = 0; i < n; i++)
@@ -101,7 +101,7 @@ static float expected(const run *r, int row, int co)
     return sum;
 }
 
-/* The value that `poison` gives to each output. */
+/* Returns the value that `poison` gives to each output. */
 static float before_run(void)
 {
     float value;
@@ -119,7 +119,8 @@ static void poison(const run *r)
               spc_ctx_error(r->ctx));
 }
 
-/* The first `count` rows are computed, and the other rows are unchanged. */
+/* Checks that the first `count` rows are computed, and that the other rows are
+ * unchanged. */
 static void check_output(const run *r, int rows, int count)
 {
     static float out[ROWS][COUT];
@@ -174,7 +175,7 @@ START_TEST(a_linear_layer_runs_on_so_many_rows)
 }
 END_TEST
 
-/* Like networks, fills the layout separately from the launch. */
+/* Fills the layout separately from the launch, like a network. */
 START_TEST(a_plan_that_is_bound_to_a_layout_runs_on_so_many_rows)
 {
     static const int32_t counts[] = {ROWS, 0, 65};
@@ -208,7 +209,7 @@ START_TEST(a_plan_that_is_bound_to_a_layout_runs_on_so_many_rows)
 }
 END_TEST
 
-/* The plan also runs with a map. */
+/* The same plan runs with a map. */
 START_TEST(the_same_plan_runs_on_a_map)
 {
     if (!suite_takes(_i))

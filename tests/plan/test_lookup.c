@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_lookup.c - which record is chosen for a layer, and the reason given. */
+/* test_lookup.c - which record a lookup chooses for a layer, and the reason
+ * that it gives. */
 #include "harness/layer_harness.h"
 #include "spc/db.h"
 
@@ -67,13 +68,13 @@ static void tear_down(void)
 
 /* ---- records ------------------------------------------------------------- */
 
-/* A choice as a tuner would store it, without code. */
+/* A choice as a tuner stores it, without code. */
 typedef struct record {
     const char *layer;
-    double octaves; /* distance in rows from the scene of the query */
+    double octaves; /* of the record's scene */
     const char *template_name;
     const char *config;
-    bool stale; /* of an older version of its template */
+    bool stale; /* from an older version of its template */
 } record;
 
 static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
@@ -151,7 +152,7 @@ static const struct lookup_case {
      SPC_MATCH_NEAREST,
      "tile=64,order=gray,arrival=0",
      "subm,cin=16,cout=12"},
-    /* Twice the channels on both sides: the default is preferred. */
+    /* With twice the channels on both sides, the default is preferred. */
     {LAYER,
      {{"subm,cin=16,cout=16,dtype=f32", 0, "probe",
        "tile=64,order=gray,arrival=0", false}},
@@ -160,8 +161,8 @@ static const struct lookup_case {
      "tile=16,order=none,arrival=0",
      "the nearest record is of channels far from these, "
      "'subm,cin=16,cout=16"},
-    /* The tile of the nearest record is too wide here; the tile of the next
-     * record fits. */
+    /* The nearest record's tile is too wide here. The next record's tile
+     * fits. */
     {"subm,cin=4,cout=8,dtype=f32",
      {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
       {"subm,cin=12,cout=8,dtype=f32", 0, "probe",
@@ -257,7 +258,8 @@ START_TEST(the_record_that_serves_is_the_documented_one)
 }
 END_TEST
 
-/* A default with wider tiles on maps of more than a thousand rows. */
+/* Gives a template a default with wider tiles on maps of more than a thousand
+ * rows. */
 static void write_sized_template(void)
 {
     static const char flat[] = "default = function() return {tile = 16",
@@ -279,8 +281,8 @@ static void write_sized_template(void)
     spc__buf_release(&out);
 }
 
-/* 300 rows here; records of 19,200 rows, of 37, of a layer with other channels,
- * and of the same bucket. */
+/* The query has 300 rows. There are records of 19,200 rows, of 37 rows, of a
+ * layer with other channels, and of the same bucket. */
 START_TEST(
     a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve)
 {
@@ -334,8 +336,8 @@ END_TEST
 #define SERVES "tile=32,order=gray,arrival=0"
 #define OTHER "tile=64,order=gray,arrival=0"
 
-/* The gradient of inputs of 32->16 is the convolution 16->32. Its records apply
- * if the gradient itself is not in the database. */
+/* The gradient of inputs of 32->16 is the convolution 16->32. The convolution's
+ * records apply if the gradient itself is not in the database. */
 static const struct gradient_case {
     const char *layer;
     record records[2];
@@ -381,7 +383,7 @@ static const struct gradient_case {
      SERVES,
      "one before it cannot serve: "},
     /* Records with other channels, another bias, or the opposite direction do
-     * not serve. */
+     * not apply. */
     {GRADIENT,
      {{"subm,cin=16,cout=32,bias=1,dtype=f32", 0, "probe", OTHER, false}},
      SPC_MATCH_DEFAULT,
@@ -431,7 +433,7 @@ END_TEST
 
 /* ---- keys ---------------------------------------------------------------- */
 
-/* Distances that the runtime gives the cache for two layers. */
+/* Returns the distance that the runtime passes to the cache for two layers. */
 static const struct {
     const char *one, *two;
     bool family;
@@ -480,7 +482,7 @@ START_TEST(layers_that_differ_in_channels_are_one_family)
 }
 END_TEST
 
-/* The rows of a layer with a single set count once. */
+/* If a layer has a single set, its rows count once. */
 START_TEST(rows_in_and_rows_out_are_compared_apart)
 {
     static const struct {
@@ -542,7 +544,8 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
     assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 200, 200, 0.25, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(pick.origin, SPC_MATCH_NEAREST);
-    assert_says(pick.reason, "distance 1.14"); /* 0.14: rows to a bucket */
+    /* 0.14: offset of the rows within a bucket */
+    assert_says(pick.reason, "distance 1.14");
     assert_ok(spc_db_each(r.ctx, see_rows, &row), spc_ctx_error(r.ctx));
     ck_assert_double_eq(row.rows, 200);
     ck_assert_double_eq(row.rows_in, 800);
@@ -552,7 +555,7 @@ END_TEST
 
 /* ---- records that cannot serve ------------------------------------------- */
 
-/* A trusted read-only layer below a writable database ("": none). */
+/* Opens a trusted read-only layer below a writable database ("": none). */
 static spc_ctx *open_layered(const char *file, const char *layer,
                              const char *template_dir)
 {
@@ -592,7 +595,7 @@ static void harm(const char *file, const char *text)
     sqlite3_close(db);
 }
 
-/* The same, with a valid seal. */
+/* Runs SQL and renews the seals, so that they are valid. */
 static void forge(const char *file, const char *text)
 {
     harm(file, text);
@@ -604,8 +607,8 @@ static void forge(const char *file, const char *text)
 #define FASTER "UPDATE trial SET median_us = 1 WHERE id = 1"
 
 static const struct hidden_case {
-    record own[2], shipped; /* the first of `own` cannot be used */
-    const char *harm;       /* SQL that damages the record */
+    record own[2], shipped; /* the first of `own` is unusable */
+    const char *harm;       /* damages the record */
     spc_match origin;
     const char *config, *says;
 } hidden[] = {
@@ -628,8 +631,8 @@ static const struct hidden_case {
      SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0",
      "is damaged"},
-    /* A record of a neighbouring problem from the lower layer, if both have
-     * one. */
+    /* If both layers have a record of a neighbouring problem, the lower layer's
+     * serves. */
     {{{LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
      {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false},
      DAMAGE,
@@ -668,8 +671,8 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
 }
 END_TEST
 
-/* Trials of one problem, of which the fastest was chosen, and the damage done
- * to them. */
+/* Trials of one problem, of which the fastest is chosen, and the damage to
+ * them. */
 static const struct {
     const char *harm;
     spc_match origin;
@@ -684,7 +687,8 @@ static const struct {
      SPC_MATCH_EXACT, "tile=32,order=gray,arrival=0"},
     {"DELETE FROM trial WHERE config LIKE 'tile=64%'", SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0"},
-    /* The choice record is damaged or missing, the chosen trial is not. */
+    /* The record of the choice is damaged or missing, but the chosen trial is
+     * intact. */
     {"UPDATE choice SET reason = 'none'", SPC_MATCH_EXACT,
      "tile=64,order=gray,arrival=0"},
     {"UPDATE choice SET trial = 1", SPC_MATCH_EXACT,
@@ -700,10 +704,11 @@ static const struct {
     {"DELETE FROM choice; UPDATE trial SET median_us = 0.5", SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0"},
     {"DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'",
-     SPC_MATCH_DEFAULT, "tile=16,order=none,arrival=0"}, /* not chosen */
+     SPC_MATCH_DEFAULT, "tile=16,order=none,arrival=0"}, /* trials without a
+                                                          * choice */
 };
 
-/* The slowest first; each is chosen when it is stored. */
+/* The slowest trial comes first. Each is chosen when it is stored. */
 static void put_trials(const char *file)
 {
     static const record trials[] = {
@@ -743,7 +748,8 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
 }
 END_TEST
 
-/* If the file is read-only, the next best is used and reported every time. */
+/* If the file is read-only, each lookup uses and reports the next best
+ * record. */
 START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
 {
     spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
@@ -755,7 +761,8 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
     for (int again = 0; again < 2; again++) {
         harness_open(&r, open_layered("", shipped, templates), LAYER,
                      "gen:uniform,n=300,extent=9");
-        for (int i = 0; i < 2; i++) { /* the second lookup uses memory */
+        /* the second lookup uses records in memory */
+        for (int i = 0; i < 2; i++) {
             assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                       spc_ctx_error(r.ctx));
             ck_assert_msg(spc_plan_match(r.plan) == losses[_i].origin, "%s",
@@ -778,7 +785,7 @@ END_TEST
 
 /* ---- code from the database ---------------------------------------------- */
 
-/* Makes the plan once with permission to compile, in a separate context. */
+/* Makes the plan once in a separate context that may compile. */
 static void compile_once(const char *template_dir, const record *put)
 {
     harness r;
@@ -823,7 +830,7 @@ START_TEST(cached_only_never_compiles)
 }
 END_TEST
 
-/* The default of the emulated device for this many rows (0: unknown). */
+/* Checks the default of the emulated device for this many rows (0: unknown). */
 static spc__pick default_of(const char *layer, int64_t rows)
 {
     spc_ctx *ctx = open_ctx("sim", "", NULL);
@@ -838,8 +845,8 @@ static spc__pick default_of(const char *layer, int64_t rows)
 }
 
 /* The emulated device has four multiprocessors. A tile of 128 channels has 192
- * rows. One of 256 channels has 128, or 192 by half of the channels. There is
- * no such kernel for few output channels. */
+ * rows. A tile of 256 channels has 128 rows, or 192 rows with half of the
+ * channels. Few output channels have no such kernel. */
 static const struct {
     const char *layer;
     int64_t rows; /* 0: unknown */
@@ -867,8 +874,8 @@ START_TEST(a_default_for_few_tiles_shares_them)
 }
 END_TEST
 
-/* Weights that do not fit in shared memory: the expected kernel reads them in
- * each step. */
+/* These weights do not fit into shared memory, so the expected kernel reads
+ * them in each step. */
 static const struct {
     const char *layer;
     int64_t rows; /* 0: unknown */
@@ -893,8 +900,8 @@ START_TEST(a_default_with_many_weights_goes_by_the_rows)
 }
 END_TEST
 
-/* In depthwise layers, wide rows walk their own offsets; for narrow rows
- * products by a diagonal are faster. */
+/* In depthwise layers a kernel walks the offsets of each wide row. For narrow
+ * rows, products with a diagonal matrix are faster. */
 static const struct {
     const char *layer, *template_name;
 } depthwise[] = {
@@ -918,7 +925,7 @@ START_TEST(a_default_for_depthwise_layers_is_the_fastest_known)
 }
 END_TEST
 
-/* Tiles contain zeros for missing pairs; lists of pairs do not. */
+/* Tiles contain zeros for missing pairs, but lists of pairs do not. */
 static const struct {
     const char *layer;
     int64_t rows;
@@ -954,8 +961,8 @@ START_TEST(a_default_for_dense_maps_is_on_tiles)
 }
 END_TEST
 
-/* Stores a choice with its code, as the tuner does. config NULL: the template's
- * default. */
+/* Stores a choice with its code, like the tuner. If config is NULL, uses the
+ * template's default. */
 static void choose_as(harness *r, const char *template_name, const char *config,
                       double octaves)
 {
@@ -1011,7 +1018,7 @@ static void choose_compiled(const char *template_name)
     harness_close(&r);
 }
 
-/* Two choices of one layer, for scenes of two sizes. */
+/* Stores two choices of one layer, for scenes of two sizes. */
 static void choose_two(const char *file)
 {
     harness r;
@@ -1030,7 +1037,7 @@ static void choose_two(const char *file)
 
 static const struct {
     const char *harm;
-    bool sealed; /* the change is sealed */
+    bool sealed; /* with a valid seal */
     spc_match origin;
     const char *says;
 } lies[] = {
@@ -1044,14 +1051,14 @@ static const struct {
      SPC_MATCH_EXACT, "digest"},
     {"UPDATE artefact SET launch = 'block=1' WHERE id = 1", false,
      SPC_MATCH_EXACT, ""},
-    /* Two files were merged, with mixed-up rows. */
+    /* The rows of two merged files are mixed up. */
     {EXCHANGE_CODE, false, SPC_MATCH_DEFAULT, "digest"},
     {EXCHANGE_CODE, true, SPC_MATCH_DEFAULT, "it is the code of 'probe|"},
     {"UPDATE artefact SET id = -id; UPDATE artefact SET id = 3 + id", false,
      SPC_MATCH_EXACT, ""},
 };
 
-/* A record whose contents changed is set aside, and the next best is used. */
+/* A record with changed contents is set aside, and the next best is used. */
 START_TEST(a_record_that_lies_is_set_aside)
 {
     harness r;
@@ -1069,7 +1076,7 @@ START_TEST(a_record_that_lies_is_set_aside)
             assert_says(spc_plan_reason(r.plan), lies[_i].says);
         else if (lies[_i].origin == SPC_MATCH_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "was set aside");
-        else /* not read a second time */
+        else /* the record is not read again */
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "digest"));
         harness_prepare(&r, SPC_KRSC);
         harness_check(&r);
@@ -1078,7 +1085,7 @@ START_TEST(a_record_that_lies_is_set_aside)
 }
 END_TEST
 
-/* A compiler whose objects leave a mark when they are loaded. */
+/* Makes a compiler whose objects leave a mark when they are loaded. */
 static void use_marking_compiler(const char *mark)
 {
     static char compiler[400];
@@ -1099,7 +1106,7 @@ static void use_marking_compiler(const char *mark)
     setenv("SPC_CC", compiler, 1);
 }
 
-/* An object runs code as soon as it is loaded. */
+/* A shared object can run code as soon as it is loaded. */
 START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
@@ -1125,7 +1132,7 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY);
     ck_assert_int_eq(status, _i == 1 ? SPC_OK : SPC_ENOTFOUND);
     ck_assert_int_eq(access(mark, F_OK) == 0, _i == 1);
-    if (_i == 0) { /* the measured configuration is used, compiled here */
+    if (_i == 0) { /* compiled here, with the measured configuration */
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
         ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
@@ -1156,7 +1163,7 @@ START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
 }
 END_TEST
 
-/* The user's choice has no code, the shipped one has. */
+/* The user's choice has no code, but the shipped one has. */
 START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
 {
     static const record own = {LAYER, 0, "probe",
@@ -1166,7 +1173,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
     harness r;
 
     compile_once(templates, &other);
-    fill(shipped, &own, 1); /* here it is the upper layer */
+    fill(shipped, &own, 1); /* the user's file is the upper layer */
     forge(shipped, FASTER);
     harness_open(&r, open_layered(shipped, database, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
@@ -1179,7 +1186,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
 }
 END_TEST
 
-/* Its code exists; the launch numbers exceed any grid. */
+/* The code exists, but the launch numbers exceed any grid. */
 START_TEST(a_record_that_cannot_be_launched_is_made_anew)
 {
     harness r;
@@ -1200,7 +1207,7 @@ START_TEST(a_record_that_cannot_be_launched_is_made_anew)
 }
 END_TEST
 
-/* Like a deployment: a read-only layer, and no writable database. */
+/* As in a deployment, there is a read-only layer and no writable database. */
 START_TEST(a_shipped_layer_serves_alone)
 {
     harness r;
@@ -1259,7 +1266,8 @@ START_TEST(one_context_loads_a_module_once)
 }
 END_TEST
 
-/* The tuner unloads losing candidates; a plan with the same code keeps it. */
+/* The tuner unloads losing candidates. A plan with the same code must keep
+ * it. */
 START_TEST(unloading_spares_what_others_use)
 {
     spc__code code, again;
@@ -1325,8 +1333,8 @@ START_TEST(a_stored_default_is_served_without_asking_templates)
 }
 END_TEST
 
-/* Without a record, with a record that has no code, and with a record that has
- * code. */
+/* Plans are made without a record, with a record without code, and with a
+ * record that has code. */
 START_TEST(an_explanation_is_what_the_plan_will_be)
 {
     static const record choice = {LAYER, 0, "probe",
@@ -1378,7 +1386,7 @@ typedef struct timed {
     bool chosen;
 } timed;
 
-/* The middle one is best for no single problem, but best overall. */
+/* The middle configuration is best for no single problem, but best overall. */
 static const timed class_trials[] = {
     {LAYER, "tile=16,order=gray,arrival=0", 10, true},
     {LAYER, "tile=32,order=gray,arrival=0", 11, false},
@@ -1386,7 +1394,7 @@ static const timed class_trials[] = {
     {"subm,cin=8,cout=5,dtype=f32", "tile=16,order=gray,arrival=0", 90, false},
     {"subm,cin=8,cout=5,dtype=f32", "tile=32,order=gray,arrival=0", 52, false},
     {"subm,cin=8,cout=5,dtype=f32", "tile=64,order=gray,arrival=0", 50, true},
-    /* A record of another class that is faster. */
+    /* A faster record of another class. */
     {"subm,cin=9,cout=5,dtype=f32", "tile=64,order=none,arrival=0", 1, true},
 };
 
@@ -1425,7 +1433,7 @@ static void pack_classes(void)
     spc_ctx_free(ctx);
 }
 
-/* A layer with another kernel size, so not of a measured family. */
+/* A layer with another kernel size is not of a measured family. */
 static const struct {
     const char *layer, *config;
     bool of_class;
@@ -1457,7 +1465,8 @@ START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
 }
 END_TEST
 
-/* Packing a pack again gives the same choices: classes are not problems. */
+/* Packing a pack again gives the same choices, because classes are not
+ * problems. */
 START_TEST(the_classes_of_a_pack_are_the_same_when_packed_again)
 {
     char again[500];

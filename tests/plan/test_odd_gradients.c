@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_odd_gradients.c - weight gradients with inputs or output gradients that
- * are infinite or NaN. These must show in the sums that contain them and in no
- * other sum; kernels that multiply by zeros for absent rows must handle this.
- * All values are small integers, so that sums are exact.
+ * are infinite or NaN. Exactly the sums that contain such values must be
+ * infinite or NaN. Kernels that multiply by zeros for absent rows must take
+ * care of this. All values are small integers, so that sums are exact.
  *
  *     test_odd_gradients [sim|cpu|cuda]
  */
@@ -35,12 +35,12 @@ static const char *const layers[] = {
     "subm,cin=12,cout=8,groups=2,k=3,dtype=f16,bias=1,pass=wgrad",
 };
 
-/* Two full tiles of rows and a part of a third, with cells that have neighbours
- * at some offsets only. */
+/* The rows fill two tiles and a part of a third. Cells have neighbours at some
+ * offsets only. */
 #define SCENE "gen:uniform,n=150,extent=9"
 
-/* Elements that are not finite: their array, their position among its rows, and
- * their value. */
+/* A value that is not finite: its array, its position among the rows, and the
+ * value. */
 static const struct odd {
     bool of_dy;
     struct {
@@ -98,14 +98,14 @@ static void list(candidates *out, spc_ctx *ctx, const spc_conv *conv)
     ck_assert_int_gt(out->count, 0);
 }
 
-/* Parameter values of the candidates so far, each with its template: "wgrad_mma
+/* Parameter values of earlier candidates, each with its template: "wgrad_mma
  * stages=3". */
 typedef struct values {
     char at[400][128];
     int count;
 } values;
 
-/* Adds a value; returns false if it exists. */
+/* Adds a value. Returns false if it exists already. */
 static bool add_value(values *to, const char *template_name, const char *word,
                       int length)
 {
@@ -155,7 +155,7 @@ static spc_plan *plan_of(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* An array of rows on the host, and as the device has it. */
+/* An array of rows on the host and on the device. */
 typedef struct array {
     float *values;
     int64_t rows;
@@ -208,8 +208,8 @@ static void free_array(array *from, spc_ctx *ctx)
     free(from->values);
 }
 
-/* Element i of an odd value; all are in one column, so that they meet in
- * sums. */
+/* Returns element i of an odd value. All are in one column, so that sums
+ * contain several. */
 static float *element_of(const array *of, const struct odd *odd, int i)
 {
     int64_t row = (int64_t)(odd->at[i].row * (double)(of->rows - 1));
@@ -230,8 +230,8 @@ static void add_pair(double *sums, const spc_conv *conv, int64_t k,
                 (double)x[co / out * in + ci] * (double)dy[co];
 }
 
-/* Computes the gradient by definition: [K][cin / groups][cout], and a row for a
- * bias. */
+/* Computes the gradient by definition as [K][cin / groups][cout], and a row for
+ * a bias. */
 static void expect(double *sums, int64_t count, const spc_conv *conv,
                    const spc_relation *relation, const array *x,
                    const array *dy)
@@ -294,7 +294,7 @@ static void put_back(const bench *b, const struct odd *odd, const float *kept)
             *element_of(of, odd, i) = kept[i];
 }
 
-/* Returns the numbers in the result's type; the caller frees them. */
+/* Returns the numbers in the result's type. The caller frees them. */
 static float *expect_odd(const bench *b, const struct odd *odd)
 {
     const spc__dtype *type = spc__dtype_of(b->dw.dtype);
@@ -354,8 +354,8 @@ static void close_bench(bench *b)
     spc_ctx_free(b->ctx);
 }
 
-/* Each value must occur in some sums but not in nearly all, or the test would
- * show nothing. */
+/* Each value must occur in some sums but not in nearly all; otherwise the test
+ * would show nothing. */
 static void assert_asks(const bench *b)
 {
     for (int i = 0; i < LENGTH(odds); i++) {
@@ -407,8 +407,8 @@ static void check_candidate(const bench *b, const candidate *which)
 }
 
 /* The default of each template and a sample. A layer has up to a thousand
- * candidates, and compiling takes most of the time, so a GPU adds only
- * candidates with a new parameter value: every value runs once. */
+ * candidates, and compiling takes most of the time. A GPU therefore runs only
+ * candidates with a new parameter value, so that every value runs once. */
 static bool takes(const candidate *which, int number, values *taken)
 {
     bool adds = suite_is_gpu() && adds_values(taken, which);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_order.c - calls out of order: objects that were never filled or run; a
- * context that is freed before its objects; and which object gets the error
- * message. Runs on "cpu".
+ * test_order.c - calls out of order: objects that were never filled or run, and
+ * contexts that are freed before their objects. Also tests which object gets an
+ * error message. Runs on "cpu".
  */
 #include "harness/counting_hook.h"
 #include "harness/suite.h"
@@ -45,7 +45,7 @@ static _Alignas(256) float memory[1 << 14];
 
 /* ---- never filled -------------------------------------------------------- */
 
-/* Everything that can be reserved, not filled. */
+/* Every kind of object that can be reserved, unfilled. */
 typedef struct reserved {
     spc_coords *set, *out, *regrouped;
     spc_map *map, *radius;
@@ -151,7 +151,7 @@ static const void *const in[] = {memory};
 static void *const out[] = {memory};
 static const spc_gather gather = {SPC_F32, 8, false};
 
-/* Calls that need a filled object, each with the missing call. */
+/* Calls that need a filled object, and the call that is missing before each. */
 #define EARLY(X)                                                               \
     X(spc_coords_check(r->set, NULL), "spc_coords_update")                     \
     X(spc_coords_merge_features(r->set, memory, SPC_F32, 8, NULL),             \
@@ -245,7 +245,7 @@ START_TEST(what_was_never_filled_is_a_call_out_of_order)
 }
 END_TEST
 
-/* Must not use a number from before the count. */
+/* Must not use the number from an earlier count. */
 START_TEST(a_download_has_the_rows_of_a_map_that_was_never_checked)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -326,7 +326,8 @@ END_TEST
 
 /* ---- error messages ------------------------------------------------------ */
 
-/* The name "" on a machine without a GPU left the GPU driver's message. */
+/* Without a GPU, opening the device "" must not leave the GPU driver's
+ * message. */
 START_TEST(success_clears_the_error_of_an_earlier_call)
 {
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
@@ -371,7 +372,7 @@ static char *run_on_a_thread(void *(*body)(void *), pthread_t *thread)
     return text;
 }
 
-/* glibc reuses the memory of an ended thread, and so its id. */
+/* glibc reuses the memory of an ended thread and therefore its id. */
 START_TEST(a_new_thread_does_not_see_its_predecessors_sentence)
 {
     pthread_t first, second;

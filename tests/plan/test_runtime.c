@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_runtime.c - layers as text, contexts, plans that run, the bench. */
+/* test_runtime.c - layers as text, contexts, running plans, and the bench. */
 #include "coords/map.h"
 #include "harness/comma_locale.h"
 #include "harness/counted_allocations.h"
@@ -267,9 +267,9 @@ static const char *inside(const char *name)
 }
 
 static const char *const bad_databases[] = {
-    "/proc/self/mem/x.db", /* impossible folder */
-    "/",                   /* a folder */
-    "garbage",             /* written below */
+    "/proc/self/mem/x.db", /* cannot be a folder */
+    "/",                   /* is a folder */
+    "garbage",             /* is written below */
 };
 
 START_TEST(a_bad_database_is_a_warning_unless_it_is_needed)
@@ -341,7 +341,7 @@ START_TEST(the_database_is_found_where_the_environment_says)
 }
 END_TEST
 
-/* Databases of this machine or next to the build must not affect a test. */
+/* Databases of this machine or next to the build must not affect tests. */
 START_TEST(a_suite_has_the_databases_that_it_chooses)
 {
     const char *device = suite_device != NULL ? suite_device : "cpu";
@@ -390,8 +390,8 @@ END_TEST
 
 /* ---- from a layer's text to its checked result --------------------------- */
 
-/* Compiling for the emulation takes seconds per case, so only the first cases,
- * which differ most, run on both devices; the others run on the cpu. */
+/* Compiling for the emulation takes seconds per case. Only the first cases,
+ * which differ most, run on both devices. The others run on the cpu. */
 static const struct {
     const char *layer, *scene;
 } cases[] = {
@@ -413,7 +413,7 @@ enum { ON_BOTH = 5 };
 
 static const char *const devices[] = {"cpu", "sim"};
 
-/* The device given as argument, or one that every machine has. */
+/* Returns the device given as an argument, or one that every machine has. */
 static const char *device_or(const char *otherwise)
 {
     return suite_device != NULL ? suite_device : otherwise;
@@ -446,8 +446,8 @@ START_TEST(the_emulated_gpu_gives_the_oracles_result)
 }
 END_TEST
 
-/* Batches, negative coordinates and rows in random order: rows of features are
- * the caller's rows. */
+/* The scene has batch elements, negative coordinates and rows in random order.
+ * Rows of features must be the caller's rows. */
 START_TEST(rows_keep_the_callers_order_across_batches)
 {
     int32_t coords[240][4];
@@ -493,7 +493,7 @@ START_TEST(no_voxels_are_no_trouble)
 }
 END_TEST
 
-/* The same weights in the other layout. */
+/* Returns the same weights in the other layout. */
 START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 {
     harness r;
@@ -583,7 +583,7 @@ START_TEST(a_bad_buffer_is_named)
 }
 END_TEST
 
-/* No operand may be read while it is written. */
+/* No operand may overlap memory that is written. */
 START_TEST(buffers_that_overlap_are_refused)
 {
     harness r;
@@ -595,7 +595,7 @@ START_TEST(buffers_that_overlap_are_refused)
     case 0:
         bad.out = (void *)(uintptr_t)bad.in;
         break;
-    case 1: /* the last row of one is the first of the other */
+    case 1: /* overlaps the output's last row */
         bad.out = (char *)(uintptr_t)bad.in +
                   (rows - 1) * (size_t)r.conv.cin * sizeof(float);
         break;
@@ -615,7 +615,7 @@ START_TEST(buffers_that_overlap_are_refused)
 }
 END_TEST
 
-/* Layers read and write slices of a concatenation in the same way. */
+/* Layers may read and write slices of one concatenation. */
 START_TEST(slices_of_one_buffer_do_not_overlap)
 {
     harness r;
@@ -687,7 +687,8 @@ START_TEST(a_plan_refuses_what_makes_no_sense)
 }
 END_TEST
 
-/* Geometry that a template must not declare, one attribute at a time. */
+/* Launch geometries that a template must not declare, each with one wrong
+ * attribute. */
 static const struct {
     const char *launch, *says;
 } bad_launches[] = {
@@ -736,7 +737,7 @@ START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
 }
 END_TEST
 
-/* Eight threads share one plan, each with its own output. One in four calls
+/* Eight threads share one plan, and each has its own output. One in four calls
  * fails, differently in each thread. Every thread must find its own message,
  * while another thread uses the context for something else. */
 enum { THREADS = 8, ROUNDS = 20 };
@@ -748,7 +749,8 @@ typedef struct runner {
     int failed;
 } runner;
 
-/* Spoils the buffer on which thread `number` fails; returns its name. */
+/* Makes the buffer on which thread `number` fails invalid. Returns the buffer's
+ * name. */
 static const char *spoil(spc_buffers *buffers, int number)
 {
     switch (number % 4) {
@@ -891,13 +893,13 @@ START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
 }
 END_TEST
 
-#ifndef SPC_SANITIZE /* gigabytes of copies would take minutes */
+#ifndef SPC_SANITIZE /* copying gigabytes would take minutes */
 START_TEST(a_measured_device_remembers_its_ceilings)
 {
     spc_ctx *ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
     spc_device_info first, again;
 
-    use_decimal_comma(); /* a host may do so */
+    use_decimal_comma(); /* a host program may do this */
     assert_ok(spc_device_measure(ctx), spc_ctx_error(ctx));
     spc_ctx_device(&first, ctx);
     ck_assert(first.memory.copy_gbps > 0.1 && first.cache.read_gbps > 0.1);
@@ -929,8 +931,9 @@ static void see_nothing(const spc_trial *trial, void *payload)
     (void)payload;
 }
 
-/* Every public function with a status and each pointer that it needs: the name
- * in the message ("": no object keeps it), where the message is, the call. */
+/* Every public function with a status, for each pointer that it needs. A row
+ * has the name in the message ("": no object keeps the message), the location
+ * of the message, and the call. */
 #define CALLS_WITHOUT(X)                                                       \
     X("`out`", error.text, spc_ctx_create(NULL, NULL, &error))                 \
     X("`layers`", error.text, spc_ctx_create(&other, &no_layers, &error))      \
@@ -1151,7 +1154,7 @@ static void add_figures(TCase *tcase)
 #endif
 }
 
-/* Tests that run on a GPU; the others do not depend on the device. */
+/* Tests that run on a GPU. The other tests do not depend on the device. */
 static void add_device(Suite *suite)
 {
     TCase *results = add_case(suite, "results");

@@ -66,8 +66,8 @@ static spc_ctx *open_above(const char *database, const char *key,
     return ctx;
 }
 
-/* A choice for the layer, this many octaves of rows away, as a tuner would
- * store it. */
+/* A choice for the layer as a tuner stores it, for a scene that is this many
+ * octaves of rows away. */
 typedef struct choice {
     double octaves;
     int tile; /* 0: no choice */
@@ -109,7 +109,7 @@ static void put(const char *file, const choice *from)
 
 static const struct {
     choice own, shipped;
-    int serves; /* the expected record, by its tile */
+    int serves; /* tile of the expected record */
     spc_match origin;
     bool is_shipped;
     const char *says;
@@ -126,7 +126,7 @@ static const struct {
      SPC_MATCH_NEAREST,
      true,
      "shipped with"},
-    /* Its time was measured on another machine. */
+    /* The record's time was measured on another machine. */
     {{0, 64, 9, false}, {0, 32, 5, false}, 64, SPC_MATCH_EXACT, false, "9.0"},
     {{6, 64, 9, false}, {6, 32, 5, false}, 64, SPC_MATCH_NEAREST, false, "9."},
     {{6, 64, 9, false}, {0, 32, 5, false}, 32, SPC_MATCH_EXACT, true, "5.0"},
@@ -136,7 +136,7 @@ static const struct {
      SPC_MATCH_NEAREST,
      true,
      "by an earlier version of its kernel"},
-    /* A configuration that its template no longer has. */
+    /* The template no longer has this configuration. */
     {{0, 0, 0, false}, {0, 48, 5, true}, 16, SPC_MATCH_DEFAULT, false, "tile"},
 };
 
@@ -161,7 +161,8 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
 }
 END_TEST
 
-/* The record is a hint, so the layer is tuned here by a thread that uses it. */
+/* The record is only a hint, so the tuning thread tunes the layer on this
+ * machine. */
 START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
 {
     spc_background_options options = {.bytes = sizeof(spc_background_options),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_splits.c - configurations by name: splits of the offsets into groups,
- * and
- * row orders. Each passes through the whole gate on layers of every operator.
+ * and row orders. Each must pass the whole gate on layers of every operator.
  *
  *     test_splits [sim|cuda|nvrtc]
  *
@@ -32,28 +31,28 @@ static const struct {
     {"subm,cin=24,cout=20,k=3,dtype=f32,epilogue=scale+bias+relu+add,"
      "out=bf16",
      "os_mma", "split=mask4,order=gray"},
-    /* Mask words shared by two groups; groups without the centre. */
+    /* Two groups share mask words; some groups lack the centre. */
     {"subm,cin=16,cout=24,k=4,dtype=bf16,bias=1", "os_mma",
      "split=mask3,order=gray"},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=footprint,padding=1", "os_mma",
      "split=mask2,order=gray,m=1"},
     {"inverse,cin=32,cout=64,k=2x3x3,stride=2,rule=floor,dtype=tf32,bias=1",
      "os_wgmma", "split=mask3,order=gray,groups=2"},
-    /* Rows of odd lengths, and a slice. */
+    /* Rows have odd lengths; one layer uses a slice. */
     {"subm,cin=7,cout=13,k=3,epilogue=silu,out_pitch=24,out=f32", "os_mma",
      "split=mask2,order=gray"},
     {"generative,cin=16,cout=16,k=3", "os_mma",
      "split=mask4,order=gray,warps=8,m=1"},
     {"subm,cin=64,cout=96,k=3,dtype=bf16,epilogue=scale+bias+gelu", "os_wgmma",
      "split=mask4,order=gray,gather=shared,groups=2"},
-    /* Rows of multiples of 4 and 8 bytes, outputs of any length. */
+    /* Rows are multiples of 4 and 8 bytes, and outputs have any length. */
     {"conv,cin=50,cout=61,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
      "bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
-    /* Fewer tiles than blocks that order rows. */
+    /* There are fewer tiles than blocks that order rows. */
     {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
     {"subm,cin=20,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
-    /* Rows that are copied before and after, between bytes and words. */
+    /* Rows are copied before and after, between bytes and words. */
     {"subm,cin=81,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
      "os_wgmma", "groups=2"},
     {"subm,cin=77,cout=99,k=2,dtype=i8,epilogue=scale,in_pitch=79", "os_wgmma",
@@ -68,8 +67,8 @@ static const struct {
      "add",
      "os_group", ""},
     {"subm,cin=40,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
-    /* Residual, scale and bias buffered in shared memory, in parts of 16 and 8
-     * bytes. */
+    /* Residual, scale and bias are buffered in shared memory, in parts of 16
+     * and 8 bytes. */
     {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
      "gather=shared,groups=2,pieces=2,stages=4"},
     {"conv,cin=64,cout=44,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
@@ -77,20 +76,20 @@ static const struct {
      "os_wgmma", "groups=2"},
     {"subm,cin=32,cout=40,k=3,epilogue=scale+bias+add+relu,out=f32", "os_group",
      "depth=2"},
-    /* Clusters that loop over tiles: there are more tiles than clusters. */
+    /* Clusters loop over tiles, because there are more tiles than clusters. */
     {"subm,cin=64,cout=64,k=3", "os_wgmma", "split=cluster4,groups=2"},
     {"conv,cin=128,cout=96,k=3,stride=2,rule=footprint,padding=1,dtype=bf16,"
      "epilogue=scale+bias+relu+add",
      "os_wgmma", "split=cluster2,groups=2,n=96,pieces=2,stages=4"},
     {"subm,cin=64,cout=64,k=3,dtype=tf32,bias=1", "os_wgmma",
      "split=cluster8,groups=2"},
-    /* Sums are cleared after a tile that is not the last. */
+    /* Sums are cleared after each tile but the last. */
     {"subm,cin=128,cout=256,k=3,epilogue=scale+bias+add+relu", "os_wgmma",
      "split=cluster2,groups=2,n=256,pieces=4,stages=2"},
     {"subm,cin=64,cout=256,k=3,bias=1", "os_wgmma",
      "split=cluster4,groups=2,n=256,pieces=2,stages=2"},
-    /* Blocks without a column to finish: all but one, half, and some; and
-     * blocks with one more than others. */
+    /* All blocks but one, half of them, or some have no column to finish. Some
+     * blocks have one more than others. */
     {"subm,cin=16,cout=32,k=3", "os_wgmma",
      "split=cluster2,groups=2,n=32,pieces=1,stages=8,order=planes"},
     {"subm,cin=64,cout=128,k=3,bias=1", "os_wgmma",
@@ -108,7 +107,7 @@ static const struct {
     {"subm,cin=32,cout=64,k=1x3x1,dtype=f32", "os_mma",
      "split=cluster8,m=1,stages=3"},
     {"subm,cin=16,cout=32,k=3", "os_mma", "order=dense"},
-    /* Groups whose parts begin inside a word, or have an input each. */
+    /* Parts of groups begin inside a word, or have one input each. */
     {"subm,cin=15,cout=21,groups=3,k=3,epilogue=scale+bias+relu+add", "os_mma",
      ""},
     {"conv,cin=66,cout=50,groups=2,k=3,stride=2,rule=floor,dtype=bf16,bias=1",
@@ -117,8 +116,8 @@ static const struct {
      "os_mma", ""},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
-    /* Depthwise: an epilogue, slices, bf16, several outputs per channel,
-     * partial vectors. */
+    /* Depthwise layers with an epilogue, slices, bf16, several outputs per
+     * channel, and partial vectors. */
     {"subm,cin=32,cout=32,groups=32,k=3,dtype=bf16,epilogue=scale+bias+add+"
      "relu",
      "os_depthwise", "order=morton"},
@@ -136,8 +135,8 @@ static const struct {
     {"conv,cin=16,cout=16,groups=16,k=2,stride=2,rule=floor,dtype=i8,"
      "epilogue=scale+silu,out=bf16",
      "os_depthwise", "weights=global"},
-    /* The same by tensor cores: the channels of a row are shared by warps or by
-     * rows of the grid, and do not fill the last part. */
+    /* Depthwise layers by tensor cores. Warps or rows of the grid share the
+     * channels of a row, which do not fill the last part. */
     {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
      "os_diagonal", "channels=32,rows=32,depth=2"},
     {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
@@ -147,8 +146,8 @@ static const struct {
      "out_pitch=45,out=f32,epilogue=silu",
      "os_diagonal", "order=gray_x"},
     {"subm,cin=264,cout=264,groups=264,k=3", "os_diagonal", "weights=shared"},
-    /* Each row by itself: channels in parts with a partial last one, and rows
-     * of several mask words. */
+    /* Each row is summed alone. Channels come in parts, the last of which is
+     * partial, and rows have several mask words. */
     {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
      "os_walk", "lanes=8,waves=1"},
     {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
@@ -271,7 +270,8 @@ static const struct {
      "subm,cin=162,cout=163,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_90a", "os_group",
      "subm,cin=20,cout=45,k=3,epilogue=scale+bias+relu+add", ""},
-    /* Values read at the end of a tile, in shared memory and before a join. */
+    /* Values are read at the end of a tile, in shared memory and before a
+     * join. */
     {"sm_90a", "os_wgmma",
      "subm,cin=256,cout=256,k=3,epilogue=scale+bias+relu+add",
      "split=cluster4"},

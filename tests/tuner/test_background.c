@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_background.c - background mode: plans run at once and are replaced when
- * something better is ready; and the lease by which processes share work.
+ * a better kernel is ready. Also tests the lease by which processes share work.
  */
 #include "harness/layer_harness.h"
 #include "spc/tune.h"
@@ -106,7 +106,7 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 }
 END_TEST
 
-/* The thread starts the worker after the caller's array was reused. */
+/* The thread starts the worker only after the caller has reused its array. */
 START_TEST(the_arguments_of_a_worker_are_copied)
 {
     char first[500], other[500], command[32] = "/bin/sh", *words[4];
@@ -188,7 +188,7 @@ START_TEST(what_it_needs_is_asked_for)
 }
 END_TEST
 
-/* A context that is freed does not wait for a tuning run. */
+/* Freeing a context must not wait for a tuning run. */
 START_TEST(the_end_comes_soon)
 {
     spc_background_options options = {.bytes = sizeof(spc_background_options),
@@ -205,7 +205,8 @@ START_TEST(the_end_comes_soon)
 }
 END_TEST
 
-/* Threads execute the current plan, while another one requests a better one. */
+/* Threads execute the current plan while another thread requests a better
+ * one. */
 enum { RUNNERS = 8, CONTEXTS = 3 };
 
 typedef struct runner {
@@ -219,13 +220,14 @@ typedef struct runner {
 
 static void *run_often(void *payload)
 {
-    const struct timespec pause = {0, 200 * 1000}; /* others tune beside it */
+    /* other threads tune at the same time */
+    const struct timespec pause = {0, 200 * 1000};
     runner *r = payload;
 
     while (!atomic_load(r->ends)) {
         if (spc_plan_execute(r->plan, r->map, &r->buffers, NULL) != SPC_OK)
             return "an execution failed";
-        spc_plan_is_outdated(r->plan); /* as a loop of frames does */
+        spc_plan_is_outdated(r->plan); /* like a loop over frames */
         r->runs++;
         nanosleep(&pause, NULL);
     }
@@ -283,7 +285,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
               spc_ctx_error(r.ctx));
     for (int i = 0; i < RUNNERS; i++)
         start_runner(&runners[i], &r, in, packed, &ends);
-    for (int i = 0; i < 20; i++) { /* one is made for all requests */
+    for (int i = 0; i < 20; i++) { /* one plan is made for all requests */
         spc_plan *again = NULL;
         assert_ok(
             spc_plan_create(&again, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
@@ -292,7 +294,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     }
     spc_background_wait(r.ctx);
     const struct timespec some = {0, 50 * 1000 * 1000};
-    nanosleep(&some, NULL); /* time for each to check again */
+    nanosleep(&some, NULL); /* lets each check again */
     atomic_store(&ends, true);
     for (int i = 0; i < RUNNERS; i++) {
         pthread_join(runners[i].thread, &failed);
@@ -317,7 +319,7 @@ END_TEST
  */
 typedef struct server {
     pthread_t thread;
-    spc_ctx *ctx; /* the thread's */
+    spc_ctx *ctx; /* used by the thread */
     const harness *shared;
 } server;
 
@@ -444,7 +446,7 @@ START_TEST(a_lease_ends_by_itself)
     pid_t child = start_holder(-1, false);
     spc__cache *cache = open_cache();
 
-    ck_assert(take(cache, "work", 600, holder)); /* its time is over */
+    ck_assert(take(cache, "work", 600, holder)); /* the lease has expired */
     spc__lease_drop(cache, "work");
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -455,7 +457,7 @@ START_TEST(a_lease_ends_by_itself)
 }
 END_TEST
 
-/* Writes a lease as another process would. */
+/* Writes a lease of another process. */
 static void forge_lease(const char *owner, int64_t until)
 {
     sqlite3 *db = NULL;
@@ -472,8 +474,8 @@ static void forge_lease(const char *owner, int64_t until)
 }
 
 /*
- * The owner of the lease, with "PID@HOST START" replaced by a process that does
- * not exist.
+ * Returns the owner of the lease, "PID@HOST START", replaced by a process that
+ * does not exist.
  */
 static void name_nobody(char out[SPC__LEASE_OWNER])
 {
@@ -494,7 +496,7 @@ static void name_nobody(char out[SPC__LEASE_OWNER])
 }
 
 /*
- * Imitates two containers with one host name: process numbers of one container
+ * Imitates two containers with one host name. Process numbers of one container
  * mean nothing in the other.
  */
 START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
@@ -506,13 +508,13 @@ START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
     ck_assert(take(cache, "work", 600, holder));
     name_nobody(nobody);
     forge_lease(nobody, until);
-    /* a process of ours that has ended */
+    /* an ended process of this host */
     ck_assert(take(cache, "work", 600, holder));
     (*strpbrk(strstr(nobody, "pid:[") + 5, "0123456789"))++;
     forge_lease(nobody, until);
     ck_assert(!take(cache, "work", 600, holder));
     ck_assert_msg(strncmp(holder, "99999999@", 9) == 0, "%s", holder);
-    *strstr(nobody, " pid:[") = '\0'; /* of an older version */
+    *strstr(nobody, " pid:[") = '\0'; /* written by an older version */
     forge_lease(nobody, until);
     ck_assert(!take(cache, "work", 600, holder));
     spc__cache_close(cache);

@@ -32,7 +32,7 @@ static void write_compiler(const char *folder, const char *before,
 }
 
 typedef struct watch {
-    char log[320]; /* a line for the start and the end of every compilation */
+    char log[320]; /* has a line for each start and end of a compilation */
     int looks, compiling;
 } watch;
 
@@ -158,7 +158,7 @@ START_TEST(a_builder_compiles_while_its_caller_goes_on)
     }
     assert_ok(spc__builder_next(w.builder, &entry), w.request.error->text);
     ck_assert_ptr_null(entry);
-    /* Two of them differ in the row order only. */
+    /* Two candidates differ only in the row order. */
     ck_assert_int_eq(spc__builder_compiled(w.builder), 2);
     workshop_close(&w);
 }
@@ -184,7 +184,7 @@ START_TEST(what_a_cancelled_builder_has_not_compiled_is_new_again)
 }
 END_TEST
 
-/* Flushing the cache goes through shadow memory there. */
+/* A sanitizer's shadow memory makes flushing the cache slow. */
 static bool is_slow_at_timing(void)
 {
 #ifdef SPC_SANITIZE
@@ -197,7 +197,7 @@ static bool is_slow_at_timing(void)
 /* ---- a machine that is short of memory ----------------------------------- */
 
 /*
- * A compiler that is killed several times, as by a kernel that is out of
+ * Makes a compiler that is killed several times, as if the system were out of
  * memory.
  */
 static const struct {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_candidates.c - every shipped candidate against the oracle.
+ * test_candidates.c - compares every shipped candidate with the oracle.
  *
  *     test_candidates [sim|cpu|cuda [all|SEED]]
  *
  * Each row verifies the candidates of effort quick for one layer, or the whole
- * space: on the sim device the CUDA templates, on the cpu device its own. Whole
- * spaces take minutes, so the seed draws a few of these rows. "all" verifies
+ * space. The sim device runs the CUDA templates, the cpu device its own. Whole
+ * spaces take minutes, so the seed selects a few of these rows. "all" verifies
  * all whole spaces, as a run on a GPU does (`test_candidates cuda`: the rows of
  * the sim device, on the GPU). Compilation and emulation use all cores.
  */
@@ -21,9 +21,9 @@
 
 static const struct {
     const char *device, *layer, *scene;
-    bool whole; /* only in some runs; similar layers differ only at the edges */
+    bool whole; /* runs only sometimes, as similar layers differ little */
 } rows[] = {
-    /* Clusters of which some blocks end no column, over more than one tile. */
+    /* Clusters over several tiles, in which some blocks finish no column. */
     {"sim", "subm,cin=16,cout=32,k=3,dtype=f16", "gen:shell,r=12", false},
     {"sim", "subm,cin=4,cout=32,k=3,dtype=f16", "gen:uniform,n=500,extent=14",
      true},
@@ -42,8 +42,9 @@ static const struct {
      "gen:shell,r=10", true},
     {"cpu", "subm,cin=37,cout=41,k=3,dtype=i8,epilogue=scale+bias+relu+add",
      "gen:uniform,n=300,extent=12", true},
-    /* Rows in pieces of 16 and of 4 bytes, and of 4 alone; more offsets than a
-     * mask word; rows that end inside a block of input channels. */
+    /* Rows consist of pieces of 16 and 4 bytes, or only of 4 bytes. There are
+     * more offsets than bits of a mask word, and rows that end inside a block
+     * of input channels. */
     {"sim", "subm,cin=36,cout=40,k=5,dtype=f16", "gen:uniform,n=120,extent=8",
      false},
     {"sim", "subm,cin=18,cout=20,k=2,dtype=f16", "gen:uniform,n=200,extent=9",
@@ -52,9 +53,9 @@ static const struct {
     {"sim", "subm,cin=20,cout=36,k=3,dtype=tf32,bias=1",
      "gen:uniform,n=200,extent=9", false},
     /*
-     * Rows out that differ from rows in, on either side of a strided layer:
-     * fewer and more; no centre; one offset a row (the inverse of k=2,
-     * stride=2).
+     * Strided layers and their inverses have fewer or more rows out than rows
+     * in. Some kernels have no centre, or one offset for each row (the inverse
+     * of k=2, stride=2).
      */
     {"sim", "conv,cin=8,cout=8,k=2,stride=2,rule=floor,dtype=f16",
      "gen:uniform,n=300,extent=12", true},
@@ -79,7 +80,7 @@ static const struct {
      "inverse,cin=8,cout=16,k=5x4x3,stride=3x2x1,padding=2x3x1,"
      "rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", false},
-    /* Depthwise: parts of 16, 8 and 4 bytes. */
+    /* Depthwise layers with parts of 16, 8 and 4 bytes. */
     {"sim", "subm,cin=64,cout=64,groups=64,k=3,dtype=f16",
      "gen:uniform,n=200,extent=9", true},
     {"sim", "subm,cin=22,cout=22,groups=22,k=3,dtype=f16,bias=1",
@@ -87,8 +88,8 @@ static const struct {
     {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",
      "gen:uniform,n=300,extent=12", true},
     /*
-     * Gradients of weights of groups: lanes with one group, or several; blocks
-     * with several, or with parts of one.
+     * Weight gradients with groups. A lane has one group or several, a block
+     * has several or a part of one.
      */
     {"sim", "subm,cin=22,cout=22,groups=22,k=3,bias=1,pass=wgrad",
      "gen:uniform,n=200,extent=9", false},
@@ -109,7 +110,7 @@ static const struct {
      "inverse,cin=7,cout=20,k=3,stride=2,padding=1,rule=footprint,dtype=f32,"
      "epilogue=scale+add+gelu,out=f16,out_pitch=32",
      "gen:uniform,n=200,extent=9", false},
-    /* Several at once: odd channels, groups, slices, epilogues. */
+    /* Combinations of odd channels, groups, slices and epilogues. */
     {"sim", "subm,cin=20,cout=41,k=3,epilogue=scale+bias+relu+add",
      "gen:uniform,n=200,extent=9", false},
     {"sim",
@@ -136,7 +137,7 @@ static const struct {
 /* The row that every selection includes. */
 enum { CLUSTERS = 0 };
 
-/* The number of whole spaces in a run. */
+/* How many whole spaces a run verifies. */
 enum { DRAWN = 2 };
 
 static bool verify_whole[LENGTH(rows)];
@@ -199,7 +200,7 @@ static bool has_row(int i)
            (suite_is_gpu() && strcmp(rows[i].device, "sim") == 0);
 }
 
-/* Rows with `whole` that are part of this run. */
+/* Selects the rows with `whole` that are part of this run. */
 static int list_whole(int *list)
 {
     int count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner.c - the tuning engine, on the cpu and the sim device: the winner,
- * the measurements, and the records for the next run.
+ * test_tuner.c - the tuning engine on the cpu and sim devices: the winner, the
+ * measurements, and the records for the next run.
  */
 #include "harness/tune_harness.h"
 
@@ -36,8 +36,8 @@ static void explain_new(const recorded *first, const recorded *second)
 }
 
 /*
- * Jobs 2 and 3 and the emulation's overlap take long, so one of the three is
- * run.
+ * Jobs 2 and 3 and the overlap on the emulation take long, so only one of the
+ * three runs.
  */
 START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
 {
@@ -96,7 +96,8 @@ START_TEST(the_default_and_the_winner_have_all_samples)
 }
 END_TEST
 
-/* The default that an untuned plan runs, not another template's default. */
+/* Checks that the default is the one that an untuned plan runs, not another
+ * template's. */
 START_TEST(untuned_is_what_a_plan_takes_without_a_database)
 {
     static const char *const only[] = {"few", "many", NULL};
@@ -136,7 +137,7 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
               spc_ctx_error(ctx));
     ck_assert(report.worst_ratio >= 1);
     ck_assert_str_ne(report.worst_scene, "");
-    /* The first two are in one bucket, so they have one record, not two. */
+    /* The first two scenes are in one bucket, so they have one record. */
     memset(&t, 0, sizeof(t));
     assert_ok(tune_on(ctx, LAYER, scenes, 3, &options, &report),
               spc_ctx_error(ctx));
@@ -154,7 +155,7 @@ static void count_doubt(int level, const char *text, void *payload)
         level == SPC_LOG_WARNING && strstr(text, "below the floor of") != NULL;
 }
 
-/* The floor is wrong; a kernel with correct results is not. */
+/* If a correct kernel is below the floor, the floor is wrong. */
 START_TEST(a_time_below_the_floor_is_reported_and_no_verdict)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
@@ -164,7 +165,7 @@ START_TEST(a_time_below_the_floor_is_reported_and_no_verdict)
     int doubts = 0;
 
     ctx->log = (spc__log){count_doubt, &doubts};
-    /* A device that takes seconds where this one takes microseconds. */
+    /* This device takes seconds instead of microseconds. */
     spc_device_info *info = &ctx->info;
     info->launch_us = 1e-3;
     info->memory = info->cache = (spc_bandwidth){1e-6, 1e-6, 1e-6};
@@ -183,13 +184,14 @@ END_TEST
 
 /* ---- climbing ------------------------------------------------------------ */
 
-/* Keeps the best candidate of `hills` two parameters from its default. */
+/* Keeps the best candidate of `hills`, which is two parameters away from the
+ * default. */
 static const char *const hills[] = {
     LAYER,
     LAYER ",bias=1",
     /*
-     * Its default fails, so without its neighbours `slow` would be the best at
-     * first.
+     * The default of `hills` fails, so at first `slow` would be the best
+     * without the default's neighbours.
      */
     "subm,cin=1,cout=6,k=3,dtype=f32,bias=1",
 };
@@ -207,8 +209,8 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
               spc_ctx_error(ctx));
     ck_assert_str_eq(report.winner, "hills tile=128,depth=1");
     /*
-     * Candidates that may win are confirmed and have a cold time; those far
-     * behind do not.
+     * Candidates that may win are confirmed and have a cold time. Those far
+     * behind have none.
      */
     ck_assert(t.at[find(&t, report.winner)].cold_us > 0);
     for (int i = 0; i < t.count; i++) {
@@ -229,8 +231,8 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
 END_TEST
 
 /*
- * The default takes eight times as long as the winner. Without measurements in
- * this run there is no ratio.
+ * The default takes eight times as long as the winner. There is no ratio if
+ * this run measures nothing.
  */
 START_TEST(the_winner_beats_what_runs_untuned_in_the_same_turns)
 {
@@ -290,7 +292,7 @@ START_TEST(an_interrupted_tune_goes_on_where_it_was)
                      SPC_EINTERRUPTED);
     assert_says(spc_ctx_error(ctx), "measurements are kept");
     ck_assert_int_ge(first.timed, 3);
-    ck_assert_str_eq(first.winner, ""); /* none was confirmed yet */
+    ck_assert_str_eq(first.winner, ""); /* no candidate was confirmed yet */
     spc_ctx_free(ctx);
 
     ctx = open_ctx("cpu", database, TEMPLATES "plain");
@@ -328,7 +330,7 @@ START_TEST(a_changed_template_makes_old_records_worth_nothing)
 }
 END_TEST
 
-/* The code that transposes a gradient comes with the choice. */
+/* The code that transposes a gradient is stored with the choice. */
 START_TEST(a_tuned_gradient_needs_no_compiler_in_either_layout)
 {
     static const char layer[] = "subm,cin=3,cout=5,k=2,dtype=f32,pass=wgrad";

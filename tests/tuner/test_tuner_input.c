@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_input.c - input of a run: the caller's choices, and mistakes, each
- * of which has its message.
+ * test_tuner_input.c - input of a run: the caller's choices, and mistakes,
+ * which have different messages.
  */
 #include "harness/tune_harness.h"
 #include "tuner/request.h"
@@ -9,7 +9,7 @@
 /* ---- bad input ----------------------------------------------------------- */
 
 static const struct {
-    const char *templates; /* NULL: built in */
+    const char *templates; /* NULL: built-in ones */
     const char *layer, *scene;
     spc_stage stage;
     const char *target, *only;
@@ -50,10 +50,10 @@ END_TEST
 enum { NO_CONTEXT, NO_LAYER, NO_SCENES, NO_SCENE, FEWER, MORE };
 
 static const struct {
-    int what; /* see above; negative: only the options */
+    int what; /* value of the enum above; negative: only options */
     int stage, effort;
     double limit_s;
-    const char *worker; /* its program; "none": no argument at all */
+    const char *worker; /* program of workers; "none": no argument */
     const char *says;
 } nonsense[] = {
     {NO_CONTEXT, SPC_STAGE_TIME, 0, 0, NULL, NULL},
@@ -77,12 +77,12 @@ static const struct {
 static bool wants_tile_128(const char *template_name, const char *config,
                            void *payload)
 {
-    (void)payload; /* that of the other callbacks */
+    (void)payload; /* returned by the other callbacks */
     return strcmp(template_name, "plain") == 0 &&
            strstr(config, "tile=128") != NULL;
 }
 
-/* Neither the default nor one of the effort's seeds. */
+/* This candidate is neither the default nor one of the effort's seeds. */
 START_TEST(a_caller_may_choose_among_candidates)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
@@ -183,7 +183,7 @@ START_TEST(the_flag_of_a_run_is_forgotten_with_it)
     options.cancel = &flag;
     assert_ok(spc_tune(NULL, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));
-    flag = 1; /* the caller may reuse its memory */
+    flag = 1; /* the caller may reuse the memory */
     options.cancel = NULL;
     assert_ok(spc_tune(NULL, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));

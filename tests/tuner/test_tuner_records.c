@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_records.c - the use of records by a run: some cannot be stored,
- * some were damaged, and some decide ties.
+ * test_tuner_records.c - how a run uses records: some cannot be stored, some
+ * are damaged, and some decide ties.
  */
 #include "harness/tune_harness.h"
 
@@ -10,12 +10,12 @@
 
 /* ---- storing ------------------------------------------------------------- */
 
-/* Another process that has the database locked. */
+/* Locks the database like another process. */
 static sqlite3 *lock(spc_ctx *ctx, const char *path)
 {
     sqlite3 *locker = NULL;
 
-    /* Shorter than a user's timeout, to save time. */
+    /* Sets a shorter timeout than a user's, to save time. */
     sqlite3_busy_timeout(ctx->cache->layers[0].db, 50);
     ck_assert_int_eq(sqlite3_open(path, &locker), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(locker, "BEGIN IMMEDIATE", NULL, NULL, NULL),
@@ -46,7 +46,7 @@ static const struct {
     {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
 };
 
-/* A run that reads the file next to the database has nothing to measure. */
+/* A run that reads the substitute file has nothing to measure. */
 static void assert_kept_beside(const char *database)
 {
     spc_ctx_options with = SPC_CTX_OPTIONS_INIT;
@@ -88,8 +88,8 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
     assert_says(spc_ctx_error(ctx), losses[_i].says);
     assert_says(spc_ctx_error(ctx), database);
     assert_says(spc_ctx_error(ctx), "keeps it locked; wait for it to end");
-    /* One compilation for the run, and one for the kernel that digests
-     * results. */
+    /* The run compiles once for its candidate, and once for the kernel that
+     * digests results. */
     ck_assert_int_eq(warnings, losses[_i].stage == SPC_STAGE_TIME ? 2 : 1);
     ck_assert_int_eq(report.candidates, 12);
     ck_assert_int_eq(t.count, 12);
@@ -107,8 +107,8 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
 END_TEST
 
 /*
- * Folders with the names of its journals: as on a full disk, the substitute
- * file has a name and no content.
+ * Folders with the names of the journals make writing fail. As on a full disk,
+ * the substitute file stays empty.
  */
 START_TEST(a_file_beside_that_keeps_nothing_is_not_left)
 {
@@ -161,8 +161,9 @@ START_TEST(what_a_passing_lock_kept_out_is_stored_at_the_end)
 END_TEST
 
 static const struct {
-    const char *variable; /* of the environment: where the database is */
-    const char *value;    /* NULL: unset */
+    /* environment variables for the database's location */
+    const char *variable;
+    const char *value; /* NULL: unset */
     spc_status status;
 } databases[] = {
     {"SPC_DATABASE", "newer", SPC_EDBVERSION},
@@ -170,7 +171,7 @@ static const struct {
     {"HOME", NULL, SPC_EDB},
 };
 
-/* A file that a later version may have written. */
+/* Makes a file that a later version may have written. */
 static void make_newer(const char *path)
 {
     spc_error error = {0};
@@ -230,7 +231,7 @@ END_TEST
 
 /* ---- what is stored ------------------------------------------------------ */
 
-/* All 12 candidates timed and one chosen, once for all tests below. */
+/* Times all 12 candidates and chooses one, once for all tests below. */
 static char tuned[300];
 
 static void make_tuned(void)
@@ -278,7 +279,7 @@ static void sql(const char *path, const char *text)
     sqlite3_close(db);
 }
 
-/* Makes edited rows valid. */
+/* Renews the seals of edited rows. */
 static void reseal(const char *path)
 {
     for (int i = 0; spc__seal_everything[i] != NULL; i++)
@@ -314,7 +315,8 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
                   spc_ctx_error(ctx));
         ck_assert_int_eq(report.known, round == 0 ? 11 : 12);
         ck_assert_int_eq(report.timed, round == 0 ? 1 : 0);
-        ck_assert_int_eq(warnings, round == 0 ? 1 : 0); /* set aside */
+        /* the trial is set aside */
+        ck_assert_int_eq(warnings, round == 0 ? 1 : 0);
     }
     check_plan(ctx, LAYER, SCENE, report.winner);
     remove_database(database);
@@ -322,7 +324,7 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
 END_TEST
 
 /*
- * A compiler that was short of memory may succeed now; a mistake of the
+ * A compiler that was short of memory may succeed now. A mistake of the
  * template remains.
  */
 static const struct {
@@ -371,7 +373,7 @@ END_TEST
     "UPDATE trial SET median_us = 50.9 WHERE samples > 0"                      \
     " AND config = 'tile=32,step=1,order=none';"
 
-/* The winner if all except the named trials are equally fast. */
+/* Returns the winner if all trials except the named ones are equally fast. */
 static const struct {
     const char *harm, *winner;
 } ties[] = {
@@ -394,7 +396,8 @@ START_TEST(among_equals_the_documented_one_wins)
     sql(database, "UPDATE trial SET median_us = 50, spread_us = 1,"
                   " cold_us = 70, samples = 99 WHERE samples > 0");
     sql(database, ties[_i].harm);
-    /* This choice would stay; if it is lost, it would be replaced. */
+    /* This choice would stay. If its record is lost, another one replaces
+     * it. */
     sql(database, "DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'");
     reseal(database);
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_targets.c - candidates for GPUs that are not installed: their
- * space, their defaults, and that they compile.
+ * test_tuner_targets.c - candidates for GPUs that are not installed. Tests
+ * their space and their defaults, and compiles them.
  */
 #include "harness/tune_harness.h"
 
@@ -103,13 +103,13 @@ START_TEST(candidates_compile_for_gpus_that_are_not_here)
 }
 END_TEST
 
-/* Rows of maps (0: unknown), some of which leave a large GPU idle. */
+/* Row counts of maps (0: unknown). Some leave parts of a large GPU idle. */
 static const int64_t map_rows[] = {0,    1,     129,   1000,  1700,  3800,
                                    5000, 10277, 16000, 30000, 252392};
 
 /*
- * A template that takes a layer has a default for it, for any map. `seed` draws
- * its rows.
+ * Checks that a template that accepts a layer has a default for any map. `seed`
+ * selects the row count.
  */
 static void check_defaults(spc__library *library, const char *target,
                            const char *layer, int seed)
@@ -183,8 +183,8 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
 END_TEST
 
 /*
- * The default of a template, for a map of `rows` rows, compiles and keeps its
- * values in registers.
+ * Checks that a template's default for a map of `rows` rows compiles and keeps
+ * its values in registers.
  */
 static void check_spills(const char *name, const char *layer,
                          const char *target, int64_t rows)
@@ -232,7 +232,7 @@ static void check_spills(const char *name, const char *layer,
     spc_ctx_free(ctx);
 }
 
-/* Kernels for layers that the others do not take, or are slow for. */
+/* Kernels for layers that other kernels refuse or run slowly. */
 static const struct {
     const char *template_name, *layer;
 } defaults[] = {
@@ -262,8 +262,8 @@ START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
 END_TEST
 
 /*
- * Small maps of wide layers: blocks of a cluster end their tiles next to rows
- * of the next tile.
+ * Small maps of wide layers: blocks of a cluster finish their tiles next to
+ * rows of the next tile.
  */
 static const struct {
     int cin, cout;

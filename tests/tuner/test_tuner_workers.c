@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_workers.c - candidates that crash, hang, lie or harm their
- * process, and the worker processes that contain them.
+ * test_tuner_workers.c - candidates that crash, hang, give wrong results or
+ * harm their process, and the worker processes that contain them.
  */
 #include "harness/tune_harness.h"
 
@@ -63,9 +63,9 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
 END_TEST
 
 /*
- * At least one candidate must be measured, but not at any price: each of the
- * eight that hang would take the limit, and again in a fresh worker. The limit
- * leaves time to compile the first one on a busy machine.
+ * At least one candidate must be measured, but the budget must hold: each of
+ * the eight that hang would take the whole limit, and again in a fresh worker.
+ * The limit leaves time to compile the first one on a busy machine.
  */
 /* The emulation runs a kernel within the call that launches it. */
 START_TEST(a_kernel_that_fails_is_a_fault_whichever_call_reports_it)
@@ -110,7 +110,7 @@ START_TEST(a_budget_ends_a_run_in_which_nothing_can_be_measured)
 }
 END_TEST
 
-/* As if compiling took longer than the budget: no candidate has failed. */
+/* Acts as if compiling took longer than the budget. No candidate has failed. */
 START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -128,8 +128,8 @@ START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
 END_TEST
 
 /*
- * The effects of one candidate, or of others, on its process do not count
- * against the next candidate.
+ * What one or several candidates do to their process must not count against the
+ * next candidate.
  */
 static const struct {
     const char *candidate, *status, *note;
@@ -179,7 +179,8 @@ START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
 }
 END_TEST
 
-/* In a worker, and in this process. Only the candidate itself is refused. */
+/* Runs in a worker and in this process. Only the faulty candidate is
+ * refused. */
 START_TEST(a_candidate_that_asks_for_too_much_memory_is_refused)
 {
     static const char *const large[] = {"packed", "work", "rows", "sum"};
@@ -208,7 +209,7 @@ START_TEST(a_candidate_that_asks_for_too_much_memory_is_refused)
 }
 END_TEST
 
-/* Runs `body` under a limit, and returns how its process ended. */
+/* Runs `body` in a process with a limit. Returns how the process ended. */
 static int end_of(void (*body)(void))
 {
     int code = 0;
@@ -244,8 +245,8 @@ static void fill_memory(void)
 }
 
 /*
- * With a limit of the address space the allocation fails, and the process
- * lives.
+ * If the address space is limited, the allocation fails and the process
+ * survives.
  */
 static void ask_for_space(void)
 {
@@ -273,8 +274,8 @@ START_TEST(a_worker_has_limits_of_its_own)
 END_TEST
 
 /*
- * This must finish within a second before a candidate is tested after a killed
- * worker, so it may compile nothing.
+ * After a killed worker this runs before the next candidate is tested. It must
+ * finish within a second, so it may compile nothing.
  */
 START_TEST(a_device_that_answers_runs_a_small_kernel)
 {
@@ -313,7 +314,7 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
 }
 END_TEST
 
-/* `but`: an SQL expression for candidates that are not counted. */
+/* Counts candidates, except those that match the SQL expression `but`. */
 static int faults_in(const char *path, const char *but)
 {
     sqlite3 *db = NULL;
@@ -333,7 +334,7 @@ static int faults_in(const char *path, const char *but)
     return count;
 }
 
-/* As if the kernel ended processes because memory ran out. */
+/* Acts as if the system killed processes because memory ran out. */
 START_TEST(a_harness_that_fails_ends_the_run_and_leaves_no_verdict)
 {
     char *database = make_database(), mark[400];
@@ -351,7 +352,8 @@ START_TEST(a_harness_that_fails_ends_the_run_and_leaves_no_verdict)
     assert_says(spc_ctx_error(ctx), "signal 9");
     unsetenv("SPC_TEST_DOOM");
     spc_ctx_free(ctx);
-    /* Earlier candidates and the guilty one; no order is promised. */
+    /* Only the faulty candidate and earlier ones may have faults. Their order
+     * is not defined. */
     ck_assert_int_eq(faults_in(database, "config LIKE '%babble'"
                                          " OR config LIKE '%greedy'"
                                          " OR config LIKE '%spent'"
@@ -362,8 +364,8 @@ START_TEST(a_harness_that_fails_ends_the_run_and_leaves_no_verdict)
 END_TEST
 
 /*
- * As if the device were lost in the middle of a run: the candidate of the first
- * crash is not tried again, so no verdict is stored.
+ * Acts as if the device were lost in the middle of a run. The candidate of the
+ * first crash is not tried again, so no verdict is stored.
  */
 START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
 {
@@ -391,7 +393,7 @@ START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
 }
 END_TEST
 
-/* Except a timeout, which a second run must repeat. */
+/* A timeout is the exception: a second run must repeat it. */
 START_TEST(failures_are_known_the_second_time)
 {
     static const char *const worker[] = {
@@ -428,8 +430,8 @@ END_TEST
 enum { OTHERS = 9 };
 
 /*
- * Starts processes that compute for ever, on the one processor that this one
- * and its workers are confined to from now on.
+ * Confines this process and its workers to one processor, and starts processes
+ * there that compute forever.
  */
 static void crowd(pid_t others[OTHERS])
 {
@@ -464,8 +466,8 @@ static void compute(double seconds)
 }
 
 /*
- * Half a second of work takes ten times as long; on the worker's clock it takes
- * less than twice as long.
+ * Half a second of work takes ten times as long, but less than twice as long on
+ * the worker's clock.
  */
 START_TEST(a_workers_clock_stands_still_while_others_have_the_processor)
 {
@@ -498,8 +500,8 @@ START_TEST(a_workers_clock_stands_still_while_others_have_the_processor)
 END_TEST
 
 /*
- * A candidate that needs a fraction of its limit on a quiet machine does not
- * time out on this one. Kernels are compiled before the load starts.
+ * A candidate that needs a fraction of its limit on an idle machine must not
+ * time out on a busy one. Kernels are compiled before the load starts.
  */
 START_TEST(a_busy_machine_makes_no_timeouts)
 {
@@ -573,8 +575,8 @@ static void run_worker(int socket, int errors)
 }
 
 /*
- * The tuner reports it: the common text appears twice, or once, depending on
- * which process is faster.
+ * The tuner reports the failure. The common text appears once or twice,
+ * depending on which process is faster.
  */
 START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
 {
@@ -601,7 +603,7 @@ START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
 }
 END_TEST
 
-/* A worker that is stopped, or hangs while it reads. */
+/* Makes a worker that is stopped, or that hangs while it reads. */
 START_TEST(what_nobody_reads_is_not_sent_for_ever)
 {
     static char code[8 << 20];
@@ -623,7 +625,7 @@ START_TEST(what_nobody_reads_is_not_sent_for_ever)
 }
 END_TEST
 
-/* Holds the lease of the layer until it is killed. */
+/* Holds the lease of the layer until the process is killed. */
 static pid_t start_other_tuner(const char *database)
 {
     int said[2];

@@ -1,4 +1,4 @@
-/* halo.cuh - an included header of the test templates. */
+/* halo.cuh - a header that the test templates include. */
 #include "halo_types.h"
 
 static __device__ float halo_scale(float value) { return 2.0f * value; }

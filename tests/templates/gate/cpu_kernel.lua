@@ -114,7 +114,7 @@
 %    result = [[(sum > 65520 && sum < 1e30f ? __builtin_nanf("") : sum)]],
 %  },
 %
-%  -- Zeros that are mistaken for something else.
+%  -- Zeros that the kernel takes for something else.
 %  row_beginning_with_zero_missing = {
 %    from = "if (from >= 0 && value_of(in[from * CIN]) == 0) continue;",
 %  },
@@ -294,7 +294,7 @@
 %    before = "if (x < MOST && ++calls[x] > 100) return;",
 %  },
 %
-%  -- Memory that the kernel must not read or write.
+%  -- Reads or writes memory that does not belong to the kernel.
 %  workspace_taken_for_zeros = {
 %    result = "(sum + ((const float *)args->workspace)[co])",
 %  },
@@ -432,7 +432,8 @@
 %                stored(scratch[p / TILE % (MOST * 64)][p % TILE][co]);]],
 %  },
 %
-%  -- Correct, but not the same twice. The counters count launches on any map.
+%  -- Correct results, but other bits in each launch. The counters count
+%  -- launches on any map.
 %  order_varies = {
 %    state = "static unsigned calls[MOST];",
 %    before = "if (x < MOST) calls[x]++;",

@@ -1,4 +1,4 @@
-%-- Sums in order of arrival; one of the candidates does not declare it.
+%-- Adds in order of arrival. One of the candidates does not declare this.
 %include "gpu_kernel.lua"
 %template = planted({"none", "atomics", "atomics_not_declared"})
 

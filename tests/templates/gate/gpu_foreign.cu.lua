@@ -1,4 +1,4 @@
-%-- Mistakes that write to memory of others.
+%-- Mistakes that write to memory of other objects.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "written_before_the_result", "written_behind_the_result",

@@ -1,4 +1,4 @@
-%-- Correct, but not the same twice.
+%-- Correct results, but other bits in each launch.
 %include "cpu_kernel.lua"
 %template = planted({"none", "order_varies"})
 

@@ -21,7 +21,7 @@
 
 #include "primitives_args.h"
 
-/* Each thread gets the value of a thread of another warp, four times. */
+/* Four times, each thread gets the value of a thread of another warp. */
 SPC_KERNEL(rotate, primitive_args, 1024, 1)
 {
     unsigned *cell = (unsigned *)spc_shared();
@@ -41,7 +41,7 @@ SPC_KERNEL(rotate, primitive_args, 1024, 1)
     args->out[spc_block_x() * threads + thread] = v;
 }
 
-/* The same within a warp. */
+/* Exchanges values within a warp. */
 SPC_KERNEL(rotate_warp, primitive_args, 1024, 1)
 {
     unsigned *cell = (unsigned *)spc_shared() + 32 * spc_warp();
@@ -89,7 +89,7 @@ SPC_KERNEL(ring, primitive_args, 128, 1)
     args->out[spc_thread()] = sum;
 }
 
-/* Ones times ones, twice: 32 everywhere. */
+/* Multiplies ones by ones, twice, so that every element is 32. */
 SPC_KERNEL(product, primitive_args, 128, 1)
 {
     spc_u32 a[4], ones = spc_pack_f16(1.0f, 1.0f);
@@ -200,7 +200,7 @@ SPC_KERNEL(rounds, primitive_args, 128, 1)
     args->out[spc_thread()] = sum;
 }
 
-/* Errors that a kernel must not make. */
+/* Errors that the emulation must detect. */
 SPC_KERNEL(misuse, primitive_args, 128, 1)
 {
     int thread = spc_thread();
@@ -286,7 +286,8 @@ SPC_KERNEL(meet, primitive_args, 128, 1)
     }
 }
 
-/* Sums over the blocks of a cluster, three times; a warp of each has ended. */
+/* Sums over the blocks of a cluster, three times. One warp of each block has
+ * ended. */
 SPC_KERNEL(cluster, primitive_args, 128, 1)
 {
     spc_u8 *cells = spc_shared();
@@ -308,7 +309,7 @@ SPC_KERNEL(cluster, primitive_args, 128, 1)
     args->out[at] = sum;
 }
 
-/* Only switches between threads. */
+/* Does nothing but switch between threads. */
 SPC_KERNEL(switches, primitive_args, 1024, 1)
 {
     unsigned v = (unsigned)spc_thread();

@@ -43,8 +43,8 @@ SPC_KERNEL(bits, primitive_args, 32, 1)
     }
 }
 
-/* One word for each, so that the order does not matter: old values, then new
- * ones. */
+/* Each atomic has a word of its own, so that the order does not matter. Stores
+ * old values, then new ones. */
 SPC_KERNEL(atomics, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -183,7 +183,7 @@ SPC_KERNEL(mma_f16, primitive_args, 32, 1)
         out[4 * lane + i] = spc_f32_bits(d[i]);
 }
 
-/* Sums in fp16, two in a word. */
+/* Adds in fp16, two numbers in a word. */
 SPC_KERNEL(mma_sums_f16, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -262,8 +262,9 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
 }
 #endif
 
-/* Two products: with 0 and with the first one's result. A's registers, then
- * B's image: core matrices in the order (n, k) or (k, n). */
+/* Two products: the first adds to 0, the second to the first result. The input
+ * has A's registers, then B's image: core matrices in the order (n, k) or (k,
+ * n). */
 #define PRIMITIVE_WGMMA_OF(name, n, leading, stride)                           \
     SPC_KERNEL(wgmma_##name, primitive_args, 128, 1)                           \
     {                                                                          \
@@ -291,7 +292,7 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
 #define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
     PRIMITIVE_WGMMA_OF(n##_##type, n, leading, stride)
 
-/* The same with both images in shared memory, A's after B's. */
+/* Products with both images in shared memory, A's after B's. */
 #define PRIMITIVE_WGMMA_BOTH(n, descriptor, leading, stride, a_leading,        \
                              a_stride)                                         \
     SPC_KERNEL(wgmma_both_##n##_f16, primitive_args, 128, 1)                   \
@@ -319,7 +320,7 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
             out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
     }
 
-/* The same for int8. */
+/* Products of int8. */
 #define PRIMITIVE_WGMMA_I8(n, leading, stride)                                 \
     SPC_KERNEL(wgmma_##n##_i8, primitive_args, 128, 1)                         \
     {                                                                          \

@@ -5,7 +5,7 @@
 typedef struct primitive_args {
     const unsigned *in;
     unsigned *out;
-    unsigned *flags; /* zeroed words */
+    unsigned *flags; /* words that start as 0 */
     int n;
 } primitive_args;
 

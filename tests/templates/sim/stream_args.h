@@ -5,14 +5,14 @@
 
 #include "spc_abi.h"
 
-/* A step changed in the ring between the first look at it and the last. */
+/* A step changed in the ring between the first and the last read. */
 #define STREAM_CHANGED 0x80000000u
 
 /* The result of a worker or a reader. */
 typedef struct stream_result {
-    int taken;       /* steps, including those after the end */
-    int filled;      /* by the stream's own count */
-    int count, rest; /* of the share, or -1 */
+    int taken;       /* recorded steps, including those after the end */
+    int filled;      /* steps by the stream's own count */
+    int count, rest; /* tiles of the share, or -1 */
 } stream_result;
 
 typedef struct stream_args {
@@ -20,8 +20,8 @@ typedef struct stream_args {
     unsigned *steps; /* [worker][room][2] */
     stream_result *results;
     int room;
-    int depth; /* steps that are taken at once, or read ahead */
-    int lag;   /* after this many steps one is read again */
+    int depth; /* steps that are read at once or ahead */
+    int lag;   /* each step is read again after this many steps */
     unsigned pace;
 } stream_args;
 

@@ -4,8 +4,8 @@
 
 #include "stream_args.h"
 
-/* The location where this lane records a step, or NULL. Lane n % 32 records
- * step n, so all lanes must see the same ring. */
+/* Returns where this lane records a step, or NULL. Lane n % 32 records step n,
+ * so all lanes must see the same ring. */
 SPC_DEVICE unsigned *kept(const stream_args *args, int worker, int n)
 {
     if (n % 32 != spc_lane() || n >= args->room)
@@ -31,7 +31,7 @@ SPC_DEVICE void note_again(const stream_args *args, int worker, int n,
         to[1] |= STREAM_CHANGED;
 }
 
-/* A worker without a first tile ends before its share is complete. */
+/* A worker without a first tile may end before its share is complete. */
 SPC_DEVICE void note_end(const stream_args *args, int worker, int taken,
                          int filled, const spc_share *share)
 {

@@ -1,4 +1,4 @@
-%-- So much slower than `hills` that only its default is worth a try.
+%-- Is so much slower than `hills` that only its default is worth timing.
 %include "loops.lua"
 %
 %template = loop_template {

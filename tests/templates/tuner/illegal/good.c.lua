@@ -1,4 +1,4 @@
-%-- Works, whatever happens to its neighbour.
+%-- A correct template next to one with a mistake.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Two candidates: one keeps an array in local memory. Never launched.
+%-- Two candidates, never launched. One keeps an array in local memory.
 %
 %template = {
 %  summary = "local memory on demand",

@@ -1,4 +1,4 @@
-%-- First in the alphabet, with the same preference as `many`.
+%-- Comes first by name, and has the same preference as `many`.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Candidates that behave, and candidates that misbehave in every way.
+%-- Correct candidates, and candidates that misbehave in every way.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Candidates that ask for more memory than there is.
+%-- Candidates that request more memory than exists.
 %include "loops.lua"
 %
 %template = loop_template {
