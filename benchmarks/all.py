@@ -56,33 +56,45 @@ def order(only: str) -> List[str]:
     return sorted(wanted, key=lambda n: list(SHARES).index(n))
 
 
-def run(name: str, args: Any, seconds: float) -> int:
-    """Runs one script; returns its status."""
-    words = [sys.executable, "-B", os.path.join(HERE, name + ".py")]
-    words += ["--out", args.out, "--seconds", f"{seconds:.0f}"]
-    words += ["--device", args.device]
-    for option in ("scenes", "engines", "command"):
-        if getattr(args, option):
-            words += ["--" + option, getattr(args, option)]
-    words += ["--quick"] if args.quick else []
-    env = dict(os.environ)
-    if args.device == "cpu":
-        env["OMP_NUM_THREADS"] = "1"  # spconv's build for the CPU needs it
-    with open(f"{args.out}/{name}.log", "w", encoding="utf-8") as log:
-        # A script ends by itself between two cases; one case may take longer.
-        limit = seconds + 120
-        try:
-            return subprocess.run(
+class Script:
+    """The process of one script. It imports everything at once, and measures
+    when it gets its seconds."""
+
+    def __init__(self, name: str, args: Any) -> None:
+        self.name, self.log = name, f"{args.out}/{name}.log"
+        words = [sys.executable, "-B", os.path.join(HERE, name + ".py")]
+        words += ["--out", args.out, "--device", args.device, "--wait"]
+        for option in ("scenes", "engines", "command"):
+            if getattr(args, option):
+                words += ["--" + option, getattr(args, option)]
+        words += ["--quick"] if args.quick else []
+        env = dict(os.environ)
+        if args.device == "cpu":
+            env["OMP_NUM_THREADS"] = "1"  # spconv's build for the CPU needs it
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
                 words,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                text=True,
                 env=env,
-                timeout=limit,
-                check=False,
-            ).returncode
+            )
+
+    def run(self, seconds: float) -> int:
+        """Lets the script measure; returns its status. It ends by itself
+        between two cases; one case may take longer."""
+        try:
+            self.process.communicate(f"{seconds:.0f}\n", seconds + 120)
         except subprocess.TimeoutExpired:
-            log.write(f"stopped after {limit:.0f} s\n")
-            return 124
+            self.stop()
+            with open(self.log, "a", encoding="utf-8") as log:
+                log.write(f"stopped {120} s after its {seconds:.0f} s\n")
+        return self.process.returncode
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def last_line(path: str) -> str:
@@ -107,21 +119,24 @@ def main() -> int:
     os.makedirs(args.out, exist_ok=True)
     end = time.monotonic() + args.seconds
     names, failed = order(args.only), 0
+    following = Script(names[0], args)
     for i, name in enumerate(names):
-        left = end - time.monotonic()
+        script, left = following, end - time.monotonic()
         if left < 5:
             print(f"{', '.join(names[i:])}: left out, as the time was over")
+            script.stop()
             break
+        if i + 1 < len(names):  # imports while this one measures
+            following = Script(names[i + 1], args)
         share = SHARES[name] / sum(SHARES[n] for n in names[i:])
         start = time.monotonic()
-        status = run(name, args, left * share)
+        status = script.run(left * share)
         rows = papers.read(f"{args.out}/{name}.csv")
         took = time.monotonic() - start
         failed += status != 0
-        said = papers.summary(rows)
-        words = (
-            last_line(f"{args.out}/{name}.log") if status else "; ".join(said)
-        )
+        words = "; ".join(w for w in papers.summary(rows) if w)
+        if status:
+            words = f"ended with {status}: {last_line(script.log)}"
         print(f"{name}: {len(rows)} rows, {took:.0f} s; {words}", flush=True)
     return failed > 0
 

@@ -540,6 +540,11 @@ def arguments(doc: str, name: str) -> Any:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="import everything, then read the seconds from the input",
+    )
+    parser.add_argument(
         "--quick", action="store_true", help="tiny scenes and few rounds"
     )
     args = parser.parse_args()
@@ -554,6 +559,8 @@ def main(doc: str, path: str, measure: Callable[[Bench], None]) -> None:
     the script fails."""
     name = os.path.splitext(os.path.basename(path))[0]
     bench = Bench(name, arguments(doc, name))
+    if bench.args.wait:
+        bench.end = time.monotonic() + float(sys.stdin.readline() or 0)
     try:
         measure(bench)
     except command.Failed as error:
@@ -561,4 +568,5 @@ def main(doc: str, path: str, measure: Callable[[Bench], None]) -> None:
     finally:
         bench.write()
     if not bench.rows:
-        sys.exit(f"{name}: nothing was measured")
+        last = bench.notes[-1] if bench.notes else "no note"
+        sys.exit(f"{name}: nothing was measured: {last}")

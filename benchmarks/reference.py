@@ -176,12 +176,19 @@ class Definition:
     def step(
         self, x: Tensor, weight: Tensor, dy: Tensor
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Returns outputs and gradients of inputs and weights."""
-        x = x.double().requires_grad_()
-        weight = weight.double().requires_grad_()
-        y = self.forward(x, weight)
-        dx, dw = torch.autograd.grad(y, (x, weight), dy.double())
-        return y.detach(), dx, dw
+        """Returns outputs and gradients of inputs and weights. Autograd would
+        keep the gathered rows of all offsets."""
+        layer, g = self.layer, self.layer.groups
+        x, weight, dy = x.double(), weight.double(), dy.double()
+        flat = weight.reshape(g, layer.cout // g, -1, layer.cin // g)
+        dx, dw = torch.zeros_like(x), torch.zeros_like(flat)
+        for n, (o, i) in enumerate(self.pairs):
+            inputs = x[i].reshape(-1, g, layer.cin // g)
+            grads = dy[o].reshape(-1, g, layer.cout // g)
+            part = torch.einsum("tgo,goc->tgc", grads, flat[:, :, n])
+            dx.index_add_(0, i, part.reshape(-1, layer.cin))
+            dw[:, :, n] = torch.einsum("tgo,tgc->goc", grads, inputs)
+        return self.forward(x, weight), dx, dw.reshape(weight.shape)
 
 
 class PointDefinition(Definition):

@@ -20,6 +20,16 @@ ALGORITHMS = {
 }
 
 
+def allow_tf32(allowed: bool) -> None:
+    """Sets the switch of its Triton kernels, where the version has one."""
+    try:
+        from flex_gemm.kernels.triton.spconv import config
+    except ImportError:
+        return
+    if hasattr(config, "allow_tf32"):
+        config.allow_tf32 = allowed
+
+
 class Voxels(Built):
     def __init__(
         self, ops: Any, algorithm: str, layer: Any, definition: Any, weight: Any
@@ -68,4 +78,5 @@ class Engine:
             raise Unsupported("other layers than submanifold ones")
         if layer.k**3 > 32 and "masked" in self.algorithm:
             raise Unsupported("masks of more than 32 offsets")
+        allow_tf32(layer.dtype == "tf32")
         return Voxels(self.ops, self.algorithm, layer, definition, weight)

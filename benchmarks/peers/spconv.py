@@ -111,6 +111,13 @@ class Kit:
         return x.indices
 
 
+def allow_tf32(package: str, allowed: bool) -> None:
+    """Sets the engine's own switch; f32 layers use the tensor cores then."""
+    constants = importlib.import_module(f"{package}.constants")
+    if hasattr(constants, "SPCONV_ALLOW_TF32"):
+        constants.SPCONV_ALLOW_TF32 = allowed
+
+
 class Engine:
     module, package = MODULE, "spconv"
 
@@ -129,6 +136,7 @@ class Engine:
             raise Unsupported(
                 "the floor rule for other kernels than the stride"
             )
+        allow_tf32(self.package, layer.dtype == "tf32")
         return Voxels(self.sp, layer, definition, weight)
 
     def kit(self) -> Kit:
