@@ -41,6 +41,7 @@ SHARES = {
     "spira_breakdown": 2,
     "spira_indexing": 2,
     "spira_keys": 1,
+    "spira_density": 1,
     "spira_threshold": 5,
     "spira_ablation": 3,
     "warpconvnet_algorithms": 4,

@@ -4,7 +4,9 @@ and kernel sizes.
 
     python3 benchmarks/spira_maps.py --out FOLDER [--scenes DIR] [--quick]
 
-"spctune" packs, sorts and searches in one launch; "binary search" looks up each
+"spctune" packs, sorts and searches in one launch; "spctune, NAME" is one of its
+searchers, each compared with the oracle ("half" searches half of the offsets of
+a submanifold layer). "binary search" looks up each
 offset in sorted keys (torch.searchsorted), without packing and sorting; other
 engines make their map as for a layer of 16 channels, and the layer is left out.
 Maps are compared with the definition.
@@ -12,9 +14,11 @@ Maps are compared with the definition.
 
 from typing import Any, List
 
+import command
 import harness
 import reference
 import torch
+import trials
 from harness import Entry
 from reference import Layer
 
@@ -69,6 +73,27 @@ def makers(bench: Any, scene: Any, k: int) -> List[Entry]:
     return found
 
 
+def searchers(bench: Any, scene: Any, k: int, text: str) -> None:
+    """Adds a row for each searcher. A processor only verifies them, by the
+    emulation."""
+    layer = Layer(16, 16, k)
+    words = ["tune", layer.words(), "--maps", "--scene", scene.spec]
+    words += ["--effort", "quick", "--all"]
+    device = bench.args.device if bench.gpu else "sim"
+    found = command.spctune(bench.command, device, words)[0]
+    for trial in found["trials"]:
+        if trial["status"] != "ok" or not trial["verified"]:
+            bench.notes.append(f"{text}, {trial['config']}: {trial['status']}")
+            continue
+        search = trials.config(trial["config"])["search"]
+        name = f"spctune, {search.replace('_', ' ')}"
+        head = (scene.name, len(scene.coords), text, name)
+        if bench.gpu:
+            bench.add(*head, "kernels", trial["median_us"], pass_="map")
+        else:
+            bench.add(*head, "verified", 1.0, "configuration", pass_="map")
+
+
 def measure(bench: harness.Bench) -> None:
     sizes = bench.pick(SIZES, (0.5,))
     kernels = bench.pick((3, 5, 7), (3,))
@@ -96,6 +121,8 @@ def measure(bench: harness.Bench) -> None:
                 index["index_us"],
                 pass_="map",
             )
+        few = bench.pick(scene, bench.scene("tiny", "gen:shell,r=5"))
+        bench.trying(text, lambda s=few, k=k, t=text: searchers(bench, s, k, t))
         want = wanted(scene.coords, k)
         call = searched(scene.coords, k)
         entry = Entry("binary search", call, lambda m, w=want: off(m, w), 1e-9)
