@@ -7,7 +7,7 @@
         [--quick]
 
 The scripts run one after the other, the most important first, each in a process
-of its own. What a script does not use of its share goes to the later ones.
+of its own. Time that a script leaves over goes to the later ones.
 FOLDER receives NAME.csv, NAME.svg and NAME.log of each. Then
 
     python3 benchmarks/papers.py --record FOLDER

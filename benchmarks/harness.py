@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of single figures share: options, scenes, checks, times,
+"""Shared by the benchmarks of single figures: options, scenes, checks, times,
 and rows of results.
 
 A time is believed only if the result was compared with a float64 reference

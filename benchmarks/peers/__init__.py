@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapters of engines, one file each. They use what is installed.
+"""Adapters of engines, one file each. They use the installed packages.
 
 A module has a class Engine(device) with `version`, and any of
 

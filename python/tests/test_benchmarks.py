@@ -3,6 +3,7 @@
 plants faults that its checks have to find."""
 
 import csv
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 try:
     import numpy  # noqa: F401
@@ -23,7 +25,9 @@ FOLDER = os.path.join(HERE, "..", "..", "benchmarks")
 sys.path.insert(0, FOLDER)
 try:
     import all as driver
+    import engines
     import harness
+    import networks
     import papers
     import peers
     import reference
@@ -194,6 +198,90 @@ class Checks(unittest.TestCase):
         self.assertEqual(found, {"a": [5.0, 4.0], "b": [7.0, 8.0]})
         self.assertIsNone(harness.split([("k", 0, 1.0)], ["a"]))
         self.assertIsNone(harness.split(events[:4], ["a", "b", "c"]))
+
+
+class Adapters(unittest.TestCase):
+    """Each adapter computes the definition's layer with a stand-in for its
+    engine."""
+
+    def setUp(self):
+        self.bench = bench()
+        coords = self.bench.scene("waymo@0.1").coords[::3]
+        self.scene = harness.Scene("a third of a sweep", "", coords)
+
+    def engine(self, name):
+        module = importlib.import_module("peers." + peers.NAMES[name])
+        with (
+            engines.Installed(name),
+            unittest.mock.patch.object(module, "need_gpu"),
+            unittest.mock.patch("importlib.metadata.version", return_value="0"),
+        ):
+            return module.Engine("cpu")
+
+    def compare(self, name, layer, definition=None, trains=True):
+        engine = self.engine(name)
+        work = harness.LayerWork(self.bench, self.scene, layer, definition)
+        with engines.Installed(name):
+            built = work.build(engine)
+            for which in ("forward", "with map", *(["step"] if trains else [])):
+                entry = work.entry(name, built, which)
+                off = entry.off(entry.call())
+                far = reference.FAR[layer.dtype]
+                self.assertLess(off, far, (name, layer, which))
+
+    def layers(self, *kinds, groups=(1,), dtype="f32"):
+        for kind, k, stride in kinds:
+            for g in groups:
+                yield reference.Layer(4, 8, k, stride, g, dtype, kind)
+
+    def test_flexgemm(self):
+        for layer in self.layers(("subm", 3, 1)):
+            self.compare("FlexGEMM", layer)
+        with self.assertRaises(peers.Unsupported):
+            self.compare("FlexGEMM", reference.Layer(4, 8, 5, dtype="f32"))
+
+    def test_torchsparse(self):
+        for layer in self.layers(
+            ("subm", 3, 1), ("subm", 5, 1), ("conv", 2, 2)
+        ):
+            self.compare("TorchSparse++", layer)
+
+    def test_warpconvnet(self):
+        kinds = (("subm", 3, 1), ("conv", 2, 2), ("conv", 3, 2))
+        for layer in self.layers(*kinds, groups=(1, 2)):
+            self.compare("WarpConvNet", layer)
+        for layer in self.layers(("generative", 3, 1), ("generative", 2, 2)):
+            self.compare("WarpConvNet", layer)
+
+    def test_spira(self):
+        for layer in self.layers(
+            ("subm", 3, 1), ("subm", 5, 1), ("conv", 3, 2), dtype="f16"
+        ):
+            self.compare("Spira", layer, trains=False)
+
+    def test_pointelligence(self):
+        points = torch.rand(200, 3)
+        layer = reference.Layer(4, 8, dtype="f32", kind="points")
+        found = reference.PointDefinition(layer, points, 0.3)
+        self.scene = harness.Scene("points", "", points)
+        self.compare("pointelligence", layer, found)
+
+    def test_networks_of_torchsparse(self):
+        kit = self.engine("TorchSparse++").kit()
+        coords = self.scene.coords.clone()
+        coords[:, 1:] -= coords[:, 1:].amin(0)
+        shape = [(n // 16 + 1) * 16 for n in coords.amax(0).tolist()[1:]]
+        x = torch.randn(len(coords), 4)
+        model = networks.Net(reference.Kit(), networks.unet42, 4).double()
+        net = networks.Net(kit, networks.unet42, 4)
+        net.load(model)
+        for norm in [*model.norms, *net.norms]:
+            norm.momentum = None
+        with torch.no_grad():
+            want, voxels = model.train()(x.double(), coords, shape, 1)
+            found, made = net.train()(x, coords, shape, 1)
+        order = reference.permuted(made, voxels)
+        self.assertLess(reference.distance(found[order], want), 1e-2)
 
 
 class Pages(unittest.TestCase):
