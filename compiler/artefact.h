@@ -40,6 +40,11 @@ typedef struct spc__compiler spc__compiler;
  * found. */
 spc_status spc__nvrtc_open(spc__compiler **out, spc_error *error);
 
+/* Returns SPC_EUNSUPPORTED, with the known ones, if this NVRTC does not know the
+ * target. */
+spc_status spc__nvrtc_check_target(const spc__compiler *compiler,
+                                   const char *target, spc_error *error);
+
 /* Opens the system's C compiler ($SPC_CC, else cc, gcc or clang on the path).
  * Returns SPC_EUNSUPPORTED if it is not found. */
 spc_status spc__hostcc_open(spc__compiler **out, spc_error *error);

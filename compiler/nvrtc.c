@@ -234,6 +234,14 @@ static bool is_known(const nvrtc *rt, const char *target)
     return false;
 }
 
+spc_status spc__nvrtc_check_target(const spc__compiler *compiler,
+                                   const char *target, spc_error *error)
+{
+    const struct nvrtc *rt = (const struct nvrtc *)compiler;
+
+    return is_known(rt, target) ? SPC_OK : fail_target(rt, target, error);
+}
+
 /* ---- compiling ----------------------------------------------------------- */
 
 static spc_status fail_call(const nvrtc *rt, const char *what, int result,
@@ -333,14 +341,15 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     char kernel[256];
 
     /* Asked before NVRTC, whose own message names no alternatives. */
-    if (!is_known(rt, job->target))
-        return fail_target(rt, job->target, error);
+    spc_status status = spc__nvrtc_check_target(compiler, job->target, error);
+    if (status != SPC_OK)
+        return status;
     spc__includes_collect(&includes, job);
     int result = rt->create(&p, job->source, job->name, includes.count,
                             includes.texts, includes.names);
     if (result != SUCCESS)
         return fail_call(rt, "take the source", result, error);
-    spc_status status = run_program(rt, p, job, log, error);
+    status = run_program(rt, p, job, log, error);
     if (status == SPC_OK)
         status = read_cubin(out, rt, p, error);
     rt->destroy(&p);

@@ -52,6 +52,11 @@ set_property(TEST cuda_host frames related APPEND PROPERTY
 set_property(TEST cublas cuda_host frames related APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
 
+# Kernels for a GPU that is not here: built by one double, served by the other.
+add_test(NAME net_build COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/net_build.sh
+  ${PROJECT_SOURCE_DIR} $<TARGET_FILE:spctune> $<TARGET_FILE:deployed>
+  ${fake_cuda_dir} $<TARGET_FILE:fake_nvrtc>)
+
 # Measures the host time of a launch, for docs/performance.md. It is built, but
 # not run.
 add_executable(bench_execute bench/bench_execute.c)

@@ -176,6 +176,13 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
 
     if (request->is_foreign) {
         status = spc__nvrtc_open(out, request->error);
+        /* Once for all candidates, each of which would say it. */
+        if (status == SPC_OK &&
+            (status = spc__nvrtc_check_target(*out, request->target,
+                                              request->error)) != SPC_OK) {
+            spc__compiler_close(*out);
+            *out = NULL;
+        }
         *job = (spc__compile_job){
             .target = request->target, .options = "", .headers = headers};
     } else {

@@ -78,7 +78,9 @@ typedef struct spc_memory_hook {
 
 typedef struct spc_ctx_options {
     size_t bytes; /* sizeof this struct: SPC_CTX_OPTIONS_INIT sets it */
-    /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
+    /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. A target
+     * such as "sm_87" is a GPU that is absent: plans compile and store kernels
+     * for it, nothing runs, and downloads return SPC_EUNSUPPORTED. */
     const char *device;
     /* Read-write database. NULL: $SPC_DATABASE, else
      * $XDG_CACHE_HOME/spctune/spctune.db, else ~/.cache/...; "": none. A

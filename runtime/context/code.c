@@ -56,16 +56,24 @@ static void write_name(spc__buf *out, const request *want)
 
 /* ---- code records of the database ---------------------------------------- */
 
+/* Whose records: the device's own, or those made for its target where no such
+ * GPU is. */
+typedef enum record_owner { OWN, ANY, OWNERS } record_owner;
+
 /* The key of the kernel's trials in the database. The template's name is a part
  * of it. */
-static void record_key(spc__problem_key *out, const request *want)
+static void record_key(spc__problem_key *out, const request *want,
+                       record_owner owner)
 {
     const spc_device_info *info = &want->ctx->info;
 
     memset(out, 0, sizeof(*out));
     out->layer = *want->problem;
     spc__attrs_set_text(&out->layer, "template", want->template_name);
-    snprintf(out->device, sizeof(out->device), "%s", info->name);
+    if (owner == OWN)
+        snprintf(out->device, sizeof(out->device), "%s", info->name);
+    else
+        spc__any_device(out->device, sizeof(out->device), info->target);
     snprintf(out->target, sizeof(out->target), "%s", info->target);
 }
 
@@ -87,23 +95,34 @@ static bool is_asked_for(const request *want, const spc__trial *trial)
     return strcmp(trial->note, "default") == 0;
 }
 
-/* Finds the trial that names the code, if its template has not changed. */
-static bool find_record(spc__trial *out, const request *want)
+/* Reads the kernel's trials, oldest first. The caller frees them. */
+static void read_trials(spc__trial **out, int *count, const request *want,
+                        record_owner owner)
 {
     spc__problem_key key;
-    spc__trial *trials = NULL;
-    char hex[SPC__SHA256_HEX];
     spc_error error;
-    int count = 0;
+
+    *out = NULL;
+    *count = 0;
+    record_key(&key, want, owner);
+    if (spc__cache_find_trials(want->ctx->cache, &key, out, count, &error) !=
+        SPC_OK)
+        database_trouble(want->ctx, &error);
+}
+
+/* Finds the trial that names the code, if its template has not changed. */
+static bool find_record(spc__trial *out, const request *want,
+                        record_owner owner)
+{
+    spc__trial *trials;
+    char hex[SPC__SHA256_HEX];
+    int count;
     bool found = false;
 
     /* Without the template's hash, the age of a record is unknown. */
     if (!spc__ctx_template_hash(hex, want->ctx, want->template_name))
         return false;
-    record_key(&key, want);
-    if (spc__cache_find_trials(want->ctx->cache, &key, &trials, &count,
-                               &error) != SPC_OK)
-        database_trouble(want->ctx, &error);
+    read_trials(&trials, &count, want, owner);
     for (int i = 0; i < count && !found; i++) {
         found = is_asked_for(want, &trials[i]) &&
                 strcmp(trials[i].template_hash, hex) == 0;
@@ -228,9 +247,10 @@ static spc_status from_record(spc__code *out, const request *want)
 
     if (want->ctx->cache == NULL || (trial = malloc(sizeof(*trial))) == NULL)
         return SPC_ENOTFOUND;
-    if (find_record(trial, want))
-        status = spc__ctx_recorded(out, want->ctx, want->problem, trial,
-                                   want->flags);
+    for (int owner = OWN; owner < OWNERS && status != SPC_OK; owner++)
+        if (find_record(trial, want, owner))
+            status = spc__ctx_recorded(out, want->ctx, want->problem, trial,
+                                       want->flags);
     free(trial);
     return status;
 }
@@ -241,23 +261,20 @@ spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
 {
     request want = {
         .ctx = ctx, .template_name = template_name, .problem = problem};
-    spc__problem_key key;
-    spc__trial *trials = NULL;
-    spc_error error;
+    spc__trial *trials;
     spc_status status = SPC_ENOTFOUND;
-    int count = 0;
+    int count;
 
     if (ctx->cache == NULL)
         return SPC_ENOTFOUND;
-    record_key(&key, &want);
-    if (spc__cache_find_trials(ctx->cache, &key, &trials, &count, &error) !=
-        SPC_OK)
-        database_trouble(ctx, &error);
-    for (int i = count - 1; i >= 0 && status != SPC_OK; i--)
-        if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i],
-                                        flags)) == SPC_OK)
-            *config = trials[i].config;
-    free(trials);
+    for (int owner = OWN; owner < OWNERS && status != SPC_OK; owner++) {
+        read_trials(&trials, &count, &want, owner);
+        for (int i = count - 1; i >= 0 && status != SPC_OK; i--)
+            if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i],
+                                            flags)) == SPC_OK)
+                *config = trials[i].config;
+        free(trials);
+    }
     return status;
 }
 
@@ -282,7 +299,7 @@ static void store(const request *want, const spc__artefact *artefact,
             ctx->cache, want->artefact, target, artefact->compiler, identity,
             &want->launch, &artefact->resources, artefact->code,
             artefact->code_bytes, &error);
-    record_key(&key, want);
+    record_key(&key, want, OWN);
     spc__ctx_provenance(&provenance, ctx);
     snprintf(trial->template_name, sizeof(trial->template_name), "%s",
              want->template_name);

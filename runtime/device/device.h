@@ -15,6 +15,8 @@
 #include "compiler/artefact.h"
 #include "spc.h"
 
+#include <stdio.h>
+
 typedef struct spc__device spc__device; /* the struct of each device begins
                                          *with: const spc__device_ops ops; */
 typedef struct spc__module spc__module;
@@ -211,11 +213,18 @@ static inline double spc__device_memory_gbps(const spc__device *d)
     return ops->memory_gbps != NULL ? ops->memory_gbps(d) : 0;
 }
 
+/* The name under which kernels of an absent GPU are stored: they serve any
+ * device of the target that has none of its own. */
+static inline void spc__any_device(char *out, size_t bytes, const char *target)
+{
+    snprintf(out, bytes, "any %s", target);
+}
+
 /* All devices, best first. Ends with NULL. */
 extern const spc__device_ops *const spc__device_table[];
 
-/* Opens "cuda:0", "cpu", and so on. NULL opens the first device that is
- * present, but never "sim". */
+/* Opens "cuda:0", "cpu", and so on; "sm_87" opens a GPU that is not here, for
+ * its kernels. NULL opens the first device that is present, but never "sim". */
 spc_status spc__device_open(spc__device **out, const char *id,
                             const spc__device_options *options,
                             spc_error *error);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text/scan.h"
 #include "device/device.h"
+#include "device/device_absent.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,10 @@ spc_status spc__device_open(spc__device **out, const char *id,
     spc__error_clear(error);
     if (!id)
         return open_best(out, options, error);
+#ifndef SPC_RUNTIME_ONLY
+    if (strncmp(id, "sm_", 3) == 0)
+        return spc__absent_open(out, id, options, error);
+#endif
     if (!(ops = parse_id(id, &ordinal)))
         return fail_unknown(id, error);
     return ops->open(out, ordinal, options, error);

@@ -13,16 +13,17 @@
 #include "compiler/template.h"
 #include "coords/index/index_device.h"
 #include "coords/points/points_steps.h"
+#include "device/targets.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
-#include "tuner/targets.h"
 
 #include <stdio.h>
 
-static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
-                                   "sm_90a", "sm_100", "sm_120"};
+static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86",  "sm_87",
+                                   "sm_89",  "sm_90a", "sm_100", "sm_101",
+                                   "sm_110", "sm_120"};
 
 static spc_error error;
 
@@ -427,6 +428,12 @@ START_TEST(defaults_compile_without_spills)
     harness_of r;
 
     assert_ok(spc__nvrtc_open(&r.nvrtc, &error), error.text);
+    /* sm_101 became sm_110 with CUDA 13: no NVRTC knows all. */
+    if (spc__nvrtc_check_target(r.nvrtc, gpus[_i], &error) != SPC_OK) {
+        suite_note_skip(error.text);
+        spc__compiler_close(r.nvrtc);
+        return;
+    }
     assert_ok(spc__library_open(&r.library, NULL, NULL, &error), error.text);
     for (int p = 0; p < LENGTH(problems); p++)
         spill += compile_problem(&r, p, gpus[_i], &number);

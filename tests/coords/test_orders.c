@@ -16,7 +16,7 @@
 #include "coords/map.h"
 #include "harness/map_harness.h"
 #include "spc/lab.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <stdlib.h>
 #include <string.h>
 

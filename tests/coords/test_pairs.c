@@ -16,7 +16,7 @@
 #include "harness/suite.h"
 #include "plan/plan.h"
 #include "spc/tune.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 
 #include <stdio.h>
 

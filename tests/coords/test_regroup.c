@@ -12,7 +12,7 @@
 #include "coords/regroup/regroup.h"
 #include "harness/coords_harness.h"
 #include "harness/counted_allocations.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <stdio.h>
 #include <time.h>
 

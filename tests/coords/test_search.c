@@ -14,7 +14,7 @@
 #include "harness/map_harness.h"
 #include "lab/oracle/relation.h"
 #include "spc/tune.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};

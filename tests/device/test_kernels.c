@@ -12,7 +12,7 @@
 #include "harness/kernel_harness.h"
 
 #include "harness/suite.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <stdio.h>
 #include <sys/mman.h>
 

@@ -15,7 +15,7 @@
 #include "lab/sample/fixture.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 
 #include <stdio.h>
 

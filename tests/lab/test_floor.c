@@ -13,7 +13,7 @@
 #include "harness/suite.h"
 #include "lab/floor.h"
 #include "spc/lab.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

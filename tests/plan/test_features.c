@@ -21,7 +21,7 @@
 #include "operators/feature.h"
 #include "operators/feature_table.h"
 #include "operators/feature_launch.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <math.h>
 #include <unistd.h>
 

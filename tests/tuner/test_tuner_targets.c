@@ -5,7 +5,7 @@
  */
 #include "harness/tune_harness.h"
 
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <inttypes.h>
 
 /* ---- other targets ------------------------------------------------------- */

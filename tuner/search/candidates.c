@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "operators/pass.h"
 #include "templates/shared/spc_abi.h"
-#include "tuner/targets.h"
+#include "device/targets.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

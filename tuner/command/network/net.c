@@ -16,6 +16,7 @@ struct args {
     network_args net;
     const char *name;
     bool replace;
+    cli_list targets;
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -53,12 +54,14 @@ static const cli_option options[] = {
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
      "add --int8: points instead of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
-     "first: the scene; add --int8: one of those that show the ranges"},
+     "first, build: the scene; add --int8: one of those that show the ranges"},
     {0, "capacity", "N", CLI_ROWS, AT_NET(capacity),
-     "first: most voxels of a scene; default: those of this one"},
+     "first, build: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
-     "first: room of levels that may have more voxels, times the capacity; "
-     "default 2, of few voxels as many as there can be"},
+     "first, build: room of levels that may have more voxels, times the "
+     "capacity; default 2, of few voxels as many as there can be"},
+    {'t', "target", "TARGET", CLI_LIST, AT(targets),
+     "build: what to compile for, such as sm_87 (may be repeated)"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -421,6 +424,23 @@ static spc_status run_first(cli *self, struct args *args)
     return net_first(self, &args->net);
 }
 
+static spc_status run_build(cli *self, struct args *args)
+{
+    if (args->net.scenes.count != 1 || args->targets.count == 0)
+        return cli_fail(SPC_EINVAL, "net build takes one scene and a target: "
+                                    "--scene SPEC --target sm_87");
+    for (int i = 0; i < args->targets.count; i++)
+        if (strncmp(args->targets.at[i], "sm_", 3) != 0)
+            return cli_fail(SPC_EINVAL,
+                            "--target: '%s' is not a target, such as sm_87",
+                            args->targets.at[i]);
+    args->net.seed = 1;
+    args->net.absent = true;
+    /* Kernels that are not stored would be compiled for nothing. */
+    self->needs_database = true;
+    return net_build(self, &args->net, &args->targets);
+}
+
 /* Reports options that belong to other verbs. */
 static void say_idle(const cli *self, const struct args *args, const char *verb)
 {
@@ -430,12 +450,14 @@ static void say_idle(const cli *self, const struct args *args, const char *verb)
 
     if (strcmp(verb, "first") == 0)
         idle_say_but(self, "on net first", "scene capacity growth");
+    else if (strcmp(verb, "build") == 0)
+        idle_say_but(self, "on net build", "scene capacity growth target");
     else if (strcmp(verb, "add") != 0)
-        idle_say_but(self, "but on net add and net first", "");
+        idle_say_but(self, "but on net add, net first and net build", "");
     else if (!args->net.int8)
         idle_say_but(self, "on net add without --int8", of_add);
     else
-        idle_say(self, "on net add", "capacity growth");
+        idle_say(self, "on net add", "capacity growth target");
 }
 
 static spc_status command_net(cli *self, void *to)
@@ -457,24 +479,30 @@ static spc_status command_net(cli *self, void *to)
         return look(self, (void *)(uintptr_t)what, drop);
     if (what != NULL && strcmp(verb, "first") == 0)
         return run_first(self, args);
-    if (words->count > 0 && !cli_is_word(verb, "add|ls|show|rm|first"))
-        return cli_unknown("word after net", verb, "add|ls|show|rm|first");
+    if (what != NULL && strcmp(verb, "build") == 0)
+        return run_build(self, args);
+    if (words->count > 0 && !cli_is_word(verb, "add|ls|show|rm|first|build"))
+        return cli_unknown("word after net", verb,
+                           "add|ls|show|rm|first|build");
     return cli_fail(SPC_EINVAL,
                     "usage: spctune net add FILE --name NAME | ls | "
                     "show NAME | rm NAME | first NAME --scene "
-                    "SPEC");
+                    "SPEC | build NAME --scene SPEC --target sm_87");
 }
 
 const cli_command cli_net = {
     .name = "net",
-    .operands = "add FILE | ls | show NAME | rm NAME | first NAME",
+    .operands = "add FILE | ls | show NAME | rm NAME | first NAME | build NAME",
     .summary = "networks in the database, with their weights",
     .more =
         "'net add' stores a network from a file, Lua or ONNX, with its weights "
         "in the database;\n'run', 'bench' and 'tune' then take --network NAME, "
         "and a program spc_net_open:\nneither needs the file. 'net show' lists "
         "its layers, 'net rm' removes it. 'net first'\nsays how long it takes "
-        "from nothing to the first result, and where that time goes.",
+        "from nothing to the first result, and where that time goes. "
+        "'net build' compiles all\nkernels of a network for a GPU that need "
+        "not "
+        "be here.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = command_net,

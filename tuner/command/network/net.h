@@ -11,4 +11,11 @@
  */
 spc_status net_first(cli *self, const network_args *args);
 
+/*
+ * Compiles and stores all kernels of a network for each target, such as
+ * "sm_87", which need not be here (net_build.c).
+ */
+spc_status net_build(cli *self, const network_args *args,
+                     const cli_list *targets);
+
 #endif

@@ -214,8 +214,9 @@ static spc_status make_plan(network *n, unsigned flags)
                         (long long)o.capacity, spc__count(rows, "voxel"));
     if (n->points != NULL)
         o.points = n->point_rows > 0 ? n->point_rows : 1;
-    o.sample = rows > 0 ? spc_scene_coords(sample) : NULL;
-    o.sample_rows = rows;
+    /* The device counts the sample's rows on each level. */
+    o.sample_rows = n->args->absent ? 0 : rows;
+    o.sample = o.sample_rows > 0 ? spc_scene_coords(sample) : NULL;
     spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
     return status == SPC_OK ? status : network_fail(n, status);
 }

@@ -27,6 +27,7 @@ typedef struct network_args {
     int capacity;  /* 0: the voxels of the largest scene */
     double growth; /* 0: derived from the capacity */
     bool keep;     /* keep tensors for comparison */
+    bool absent; /* the device is a target without a GPU: nothing runs */
     bool int8; /* convolutions in int8, with the ranges of the file or of the
                 * scenes */
 } network_args;

@@ -7,7 +7,7 @@
  * not on the target: the table has the largest common one, since only launch
  * geometry and a few constraints use it.
  */
-#include "tuner/targets.h"
+#include "device/targets.h"
 
 #include "base/error.h"
 #include <ctype.h>
@@ -30,6 +30,7 @@ static const struct target known[] = {
     {89, 101376, 102400, 142},  /* L40, RTX 40 */
     {90, 232448, 233472, 132},  /* H100, H200 */
     {100, 232448, 233472, 148}, /* B200 */
+    {101, 232448, 233472, 20},  /* Thor, before CUDA 13 */
     {103, 232448, 233472, 148}, /* B300 */
     {110, 232448, 233472, 20},  /* Thor */
     {120, 101376, 102400, 170}, /* RTX 50 */

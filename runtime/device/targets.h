@@ -3,8 +3,8 @@
  * targets.h - facts about GPUs that are not installed, for templates compiled
  * without a device.
  */
-#ifndef SPC_TUNER_TARGETS_H
-#define SPC_TUNER_TARGETS_H
+#ifndef SPC_DEVICE_TARGETS_H
+#define SPC_DEVICE_TARGETS_H
 
 #include "base/attrs.h"
 #include "spc/status.h"
