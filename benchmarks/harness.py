@@ -16,6 +16,7 @@ the peak of a call.
 
 import argparse
 import csv
+import math
 import os
 import statistics
 import sys
@@ -235,8 +236,12 @@ class Bench:
         if not right:
             return
         walls = self.in_rounds(right)
-        kernels = self.kernel_times(right) if self.gpu else None
+        kernels = None
+        if self.gpu:
+            kernels = self.trying("profiler", lambda: self.kernel_times(right))
         for entry in right:
+            if entry.engine not in walls:
+                continue
             after = self.checked(entry, f"{scene}, {layer}, after timing", more)
             if after is None:
                 continue
@@ -255,6 +260,7 @@ class Bench:
                         off_after=after,
                         **more,
                     )
+        self.save()
 
     def checked(self, entry: Entry, where: str, more: Any) -> Optional[float]:
         """Returns the distance of a call's result from the reference; None,
@@ -272,24 +278,35 @@ class Bench:
             return None
         return off
 
-    def in_rounds(self, entries: List[Entry]) -> Dict[str, List[float]]:
-        """Returns wall times in us: one call of each entry in every round."""
+    def in_rounds(self, entries: Sequence[Entry]) -> Dict[str, List[float]]:
+        """Returns wall times in us: one call of each entry in every round. An
+        engine that fails is left out."""
         found: Dict[str, List[float]] = {e.engine: [] for e in entries}
         end = time.monotonic() + self.args.share
         for i in range(self.args.rounds):
             if i >= 3 and time.monotonic() > end:
                 break
             for entry in entries:
-                self.wait()
-                start = time.perf_counter()
-                result = entry.call()
-                self.wait()
-                took = time.perf_counter() - start
-                found[entry.engine].append(1e6 * took)
-                poison(result)
+                if entry.engine not in found:
+                    continue
+                us = self.trying(entry.engine, lambda e=entry: self.timed(e))
+                if us is None:
+                    del found[entry.engine]
+                else:
+                    found[entry.engine].append(us)
         return found
 
-    def kernel_times(self, entries: List[Entry]) -> Any:
+    def timed(self, entry: Entry) -> float:
+        """Returns the wall time of one call in us."""
+        self.wait()
+        start = time.perf_counter()
+        result = entry.call()
+        self.wait()
+        took = time.perf_counter() - start
+        poison(result)
+        return 1e6 * took
+
+    def kernel_times(self, entries: Sequence[Entry]) -> Any:
         """Returns sums of kernel times in us by engine; None if the profiler
         shows no marker."""
         from torch.autograd import DeviceType
@@ -366,6 +383,22 @@ class Bench:
 
     def write(self) -> None:
         """Writes NAME.csv and NAME.svg, and prints rows and notes."""
+        path = self.save()
+        picture = papers.picture(self.name, papers.read(path + ".csv"))
+        if picture:
+            with open(path + ".svg", "w", encoding="utf-8") as file:
+                file.write(picture)
+        for row in self.rows:
+            print(
+                "  ".join(str(row[c]) for c in papers.COLUMNS if row[c] != "")
+            )
+        print("\n".join(self.notes))
+
+    def save(self) -> str:
+        """Writes NAME.csv, also before the end: an engine may crash the
+        process. Returns the path without its suffix."""
+        if not self.args.out:
+            return ""
         os.makedirs(self.args.out, exist_ok=True)
         path = os.path.join(self.args.out, self.name)
         gpu = torch.cuda.get_device_name() if self.gpu else "processor"
@@ -381,15 +414,7 @@ class Bench:
             writer = csv.DictWriter(file, papers.COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
-        picture = papers.picture(self.name, papers.read(path + ".csv"))
-        if picture:
-            with open(path + ".svg", "w", encoding="utf-8") as file:
-                file.write(picture)
-        for row in self.rows:
-            print(
-                "  ".join(str(row[c]) for c in papers.COLUMNS if row[c] != "")
-            )
-        print("\n".join(self.notes))
+        return path
 
 
 class LayerWork:
@@ -407,7 +432,7 @@ class LayerWork:
             made = torch.randn(*shape, generator=draw, device=device)
             return made.to(kind)
 
-        fan = layer.k**3 * layer.cin // layer.groups
+        fan = math.prod(layer.shape()[1:])
         self.x = normal(len(self.map.inputs), layer.cin)
         self.weight = normal(*layer.shape()) / fan**0.5
         self.dy = normal(len(self.map.outputs), layer.cout)

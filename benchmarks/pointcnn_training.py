@@ -9,10 +9,9 @@ no accuracy comes of it. Gradients of all weights are compared with the
 definition.
 """
 
-from typing import Any, Dict
+from typing import Any
 
 import harness
-import networks
 import reference
 import spira_networks
 import torch
@@ -43,7 +42,6 @@ class Training(spira_networks.Work):
         y, _ = self.model(*self.batch(self.x.double()))
         (y.square().mean() * self.scale()).backward()
         self.grads = self.model.grads()
-        self.nets: Dict[str, networks.Net] = {}
 
     def scale(self) -> float:
         return 2.0**12 if self.bench.gpu else 1.0

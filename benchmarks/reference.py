@@ -43,9 +43,15 @@ class Layer(NamedTuple):
     groups: int = 1
     dtype: str = "f16"
     kind: str = "subm"
+    axes: int = 3
+
+    def sizes(self) -> Tuple[int, int, int]:
+        """The kernel along each axis. Scenes of two axes have z = 0."""
+        return (self.k, self.k, self.k if self.axes == 3 else 1)
 
     def text(self) -> str:
         words = f"{self.cin}->{self.cout} K{self.k}"
+        words += " 2D" if self.axes == 2 else ""
         if self.kind == "points":
             words = f"points {words}"
         elif self.kind != "subm":
@@ -63,13 +69,13 @@ class Layer(NamedTuple):
         name = {"up": "inverse"}.get(self.kind, self.kind)
         group = f",groups={self.groups}" if self.groups > 1 else ""
         return (
-            f"{name},cin={self.cin},cout={self.cout},k={self.k}"
+            f"{name},cin={self.cin},cout={self.cout}"
+            f",k={'x'.join(map(str, self.sizes()))}"
             f"{more}{group},dtype={self.dtype}"
         )
 
     def shape(self) -> Tuple[int, ...]:
-        k = self.k
-        return (self.cout, k, k, k, self.cin // self.groups)
+        return (self.cout, *self.sizes(), self.cin // self.groups)
 
 
 def keys(coords: Tensor) -> Tensor:
@@ -136,7 +142,7 @@ class Definition:
     its input and output rows."""
 
     def __init__(self, layer: Layer, coords: Tensor) -> None:
-        self.layer, kind, k = layer, layer.kind, layer.k
+        self.layer, kind, k = layer, layer.kind, layer.sizes()
         self.inputs = self.outputs = coords
         if kind == "subm":
             self.pairs = pairs(coords, coords, k)

@@ -9,7 +9,7 @@ Spira itself is not run here: its networks need its own streams and tuner.
 """
 
 import copy
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import harness
 import networks
@@ -33,6 +33,7 @@ class Work:
         high = self.coords.amax(0).tolist()
         self.shape = [(n // 16 + 1) * 16 for n in high[1:]]
         self.batches, self.cin = high[0] + 1, 4
+        self.nets: Dict[str, networks.Net] = {}
         kind = reference.TORCH[bench.dtype]
         draw = torch.Generator().manual_seed(1)
         x = torch.randn(len(self.coords), self.cin, generator=draw)
@@ -66,7 +67,7 @@ class Work:
         return reference.distance(features[order], self.want)
 
     def entry(self, engine_name: str, engine: Any) -> Entry:
-        net = self.made(engine)
+        net = self.nets[engine_name] = self.made(engine)
 
         def call() -> Any:
             import spctune
@@ -128,6 +129,23 @@ def measure(bench: harness.Bench) -> None:
             entries(bench, work),
             pass_="network",
         )
+        for engine, net in work.nets.items():
+            add_peak(bench, scene, work, engine, net)
+
+
+def add_peak(
+    bench: Any, scene: Any, work: Work, engine: str, net: networks.Net
+) -> None:
+    """Adds the GPU memory of the weights and the peak of a pass."""
+
+    def call() -> Any:
+        with torch.no_grad():
+            return net(work.x, work.coords.clone(), *work.batch(None)[2:])
+
+    mb = bench.trying(engine, lambda: bench.peak(net.size(), call))
+    if mb is not None:
+        head = (scene.name, len(scene.coords), work.name, engine)
+        bench.add(*head, "peak", mb, "MB", pass_="network")
 
 
 if __name__ == "__main__":

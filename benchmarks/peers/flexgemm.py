@@ -3,6 +3,7 @@
 
 import importlib.metadata
 import inspect
+import math
 from typing import Any, Dict
 
 import torch
@@ -76,7 +77,7 @@ class Engine:
     def layer(self, layer: Any, definition: Any, weight: Tensor) -> Built:
         if layer.kind != "subm" or layer.groups != 1:
             raise Unsupported("other layers than submanifold ones")
-        if layer.k**3 > 32 and "masked" in self.algorithm:
+        if math.prod(layer.sizes()) > 32 and "masked" in self.algorithm:
             raise Unsupported("masks of more than 32 offsets")
         allow_tf32(layer.dtype == "tf32")
         return Voxels(self.ops, self.algorithm, layer, definition, weight)

@@ -29,8 +29,10 @@ class Voxels(Built):
         self.batches = high[0] + 1
         key = {"bias": False, "indice_key": "a"}
         if layer.kind == "subm":
+            sizes = layer.sizes()
+            padding = [k // 2 for k in sizes]
             self.conv = sp.SubMConv3d(
-                layer.cin, layer.cout, layer.k, padding=layer.k // 2, **key
+                layer.cin, layer.cout, sizes, padding=padding, **key
             )
         else:
             self.conv = sp.SparseConv3d(

@@ -80,8 +80,9 @@ class Engine:
         self.version = importlib.metadata.version("spira")
 
     def layer(self, layer: Any, definition: Any, weight: Tensor) -> Built:
-        if layer.groups != 1 or layer.kind not in ("subm", "conv"):
-            raise Unsupported(f"'{layer.kind}' layers, or groups")
+        plain = layer.groups == 1 and layer.axes == 3
+        if not plain or layer.kind not in ("subm", "conv"):
+            raise Unsupported(f"'{layer.kind}' layers, groups, flat kernels")
         if int(definition.inputs[:, 0].max()) > 0:
             raise Unsupported("several batch elements")
         if layer.dtype != "f16":

@@ -77,7 +77,7 @@ class Voxels(Built):
         high = self.scene.amax(0).tolist()
         self.batches, self.shape = high[0] + 1, [n + 1 for n in high[1:]]
         self.conv = kit.conv(
-            layer.cin, layer.cout, layer.k, layer.stride, False
+            layer.cin, layer.cout, layer.sizes(), layer.stride, False
         )
         self.conv.to(weight.device, weight.dtype)
         kit.load(self.conv, weight)
@@ -95,7 +95,7 @@ class Voxels(Built):
         return self.made.feats
 
     def ours(self, grad: Tensor) -> Tensor:
-        return ours(grad, [self.layer.k] * 3)
+        return ours(grad, self.layer.sizes())
 
     def outputs(self) -> Optional[Tensor]:
         if self.layer.kind == "subm":

@@ -79,4 +79,6 @@ class Engine:
     def layer(self, layer: Any, definition: Any, weight: Tensor) -> Built:
         if layer.kind not in ("subm", "conv", "generative"):
             raise Unsupported(f"'{layer.kind}' layers alone")
+        if layer.axes != 3:
+            raise Unsupported("a flat kernel in three axes")
         return Voxels(self.parts, layer, definition, weight)
