@@ -323,6 +323,8 @@ class Bench:
             (e.name, e.time_range.start, e.time_range.elapsed_us())
             for e in profiler.events()
             if e.device_type == DeviceType.CUDA
+            and not e.is_user_annotation
+            and "Sync" not in e.name
         ]
         found = split(events, [e.engine for e in entries])
         if found is None:

@@ -213,10 +213,8 @@ class PointDefinition(Definition):
         for first in range(0, len(self.outputs), 512):
             there = self.outputs[first : first + 512]
             d = points[None] - there[:, None]
-            seen = ((d * d)[..., 0] + (d * d)[..., 1]) + (d * d)[
-                ..., 2
-            ] <= r * r
-            o, i = seen.nonzero().T
+            x, y, z = (d * d).unbind(2)
+            o, i = ((x + y) + z <= r * r).nonzero().T
             cell = torch.floor(d[o, i] * (layer.k / (2 * r)) + layer.k / 2)
             at = cell.clamp(0, layer.k - 1).long()
             n = (at[:, 0] * layer.k + at[:, 1]) * layer.k + at[:, 2]
@@ -245,7 +243,7 @@ class Conv(torch.nn.Module):
 
 class Kit:
     """Layers of whole networks by the definition. A tensor is (features,
-    voxels); maps are kept by voxels and geometry until clear()."""
+    voxels); the maps of a scene are kept until the next scene."""
 
     def __init__(self) -> None:
         self.maps: Dict[Any, Any] = {}

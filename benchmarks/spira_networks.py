@@ -117,15 +117,14 @@ def entries(bench: Any, work: Work) -> List[Entry]:
 def measure(bench: harness.Bench) -> None:
     names = bench.pick(list(scenes.SPECS)[:3], ["indoor@0.02"])
     nets = bench.pick(("ResN21", "UNet42", "ResNL"), ("ResN21", "UNet42"))
-    for net, name in bench.each(
-        "networks", [(n, s) for n in nets for s in names]
-    ):
-        scene = bench.scene(name)
-        work = Work(bench, net, scene)
+    cases = [(n, s) for n in nets for s in names]
+    for name, place in bench.each("networks", cases):
+        scene = bench.scene(place)
+        work = Work(bench, name, scene)
         bench.compare(
             scene.name,
             len(scene.coords),
-            net,
+            name,
             entries(bench, work),
             pass_="network",
         )

@@ -17,12 +17,11 @@ def of(
     layer: Any,
     scene: Any,
     only: str = "",
-    effort: str = "normal",
     pass_: str = "forward",
 ) -> List[Dict[str, Any]]:
     """Returns the verified candidates of a layer with their times, of all
     templates or of one; none, with a note, if the search failed."""
-    effort = "quick" if bench.args.quick else effort
+    effort = "quick" if bench.args.quick else "normal"
     words = ["--only", only] if only else []
     more = (
         []
