@@ -52,7 +52,7 @@ static void set_value(spc__attr *attr, const char *value, size_t length)
     memcpy(attr->text, value, length);
     attr->text[length] = '\0';
     attr->number = 0;
-    /* Decided once, as texts are set once and read often. */
+    /* Decides this once, as texts are set once and read often. */
     attr->is_number = spc__scan_integer(
         &attr->number, (spc__span){attr->text, length}, INT64_MIN, INT64_MAX);
 }
@@ -67,7 +67,7 @@ static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)
     return attr;
 }
 
-/* Returns the attribute of this name, appended if new. */
+/* Returns the attribute of this name, which is appended if new. */
 static spc__attr *claim(spc__attrs *attrs, const char *name)
 {
     size_t length = word_length(name);
@@ -206,6 +206,6 @@ spc_status spc__attrs_parse(spc__attrs *out, const char *text, spc_error *error)
             return status;
         if (text[position] == '\0')
             return SPC_OK;
-        position++; /* the comma; another pair must follow */
+        position++; /* skips the comma; another pair must follow */
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64.c - three bytes as four letters. */
+/* base64.c - converts between three bytes and four letters. */
 #include "base/base64.h"
 
 #include <stdint.h>

@@ -15,7 +15,8 @@ static bool reserve(spc__buf *buf, size_t more)
 {
     if (buf->failed)
         return false;
-    /* Half of the range, so that doubling the capacity cannot overflow. */
+    /* The limit is half of the range, so that doubling the capacity cannot
+     * overflow. */
     if (more >= SIZE_MAX / 2 - buf->length) {
         buf->failed = true;
         return false;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Nanoseconds of a clock that changes of the date do not affect. */
+/* Returns nanoseconds of a clock that changes of the date do not affect. */
 static uint64_t read_clock(void)
 {
     struct timespec now;
@@ -30,7 +30,7 @@ uint64_t spc__now_ns(void)
     uint64_t now = read_clock() + added;
     uint64_t before = __atomic_load_n(&latest, __ATOMIC_RELAXED);
 
-    if (now + STEP_NS < before) /* if this fails, another thread did it */
+    if (now + STEP_NS < before) /* if this fails, another thread has done it */
         __atomic_compare_exchange_n(&lost, &added, added + before - now, false,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     while (now > before &&

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-uint64_t spc__now_ns(void);      /* never less than before */
-int64_t spc__unix_seconds(void); /* wall clock, for provenance */
+uint64_t spc__now_ns(void);      /* never decreases */
+int64_t spc__unix_seconds(void); /* the wall clock, for provenance */
 
 /* Returns the median of n samples, and half of the interquartile range.
  * Reorders the samples in place. Returns 0 for n = 0. */

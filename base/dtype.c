@@ -27,7 +27,8 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* value >> shift, rounded to nearest, ties to even; 1 <= shift <= 31. */
+/* Returns value >> shift, rounded to nearest, ties to even. 1 <= shift <=
+ * 31. */
 static uint32_t shift_even(uint32_t value, int shift)
 {
     uint32_t half = 1u << (shift - 1);

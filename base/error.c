@@ -65,7 +65,7 @@ spc_status spc__fail_prefix(spc_error *error, const char *format, ...)
     if (error == NULL)
         return SPC_EINTERNAL;
 
-    /* Built in a copy, as the old text is a part of the new one. */
+    /* Builds the text in a copy, as the old text is part of the new one. */
     char text[sizeof(error->text)];
     va_list args;
     va_start(args, format);

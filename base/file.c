@@ -21,7 +21,7 @@
 static spc_status fail_errno(spc_error *error, const char *what,
                              const char *path)
 {
-    /* Kept first, since the calls below may change it. */
+    /* Keeps errno first, since the calls below may change it. */
     int cause = errno;
     spc_status status = cause == ENOENT   ? SPC_ENOTFOUND
                         : cause == ENOMEM ? SPC_ENOMEM
@@ -138,7 +138,7 @@ static void sync_parent(const char *path)
     free(folder);
 }
 
-/* Closes `fd` as well; 0, or -1 and errno. */
+/* Also closes `fd`. Returns 0, or -1 and errno. */
 static int fill(int fd, const spc__piece *pieces, int count, bool sync)
 {
     int result = 0;
@@ -156,7 +156,7 @@ static int fill(int fd, const spc__piece *pieces, int count, bool sync)
     return result;
 }
 
-/* 0, or -1 and errno. */
+/* Returns 0, or -1 and errno. */
 static int replace(const char *path, const struct stat *old,
                    const spc__piece *pieces, int count)
 {
@@ -164,8 +164,8 @@ static int replace(const char *path, const struct stat *old,
     int fd = open_beside(&name, path, old);
     int result = fd >= 0 ? fill(fd, pieces, count, true) : -1;
 
-    /* After fsync(), so that a crash leaves the old file or the whole new
-     * one. */
+    /* Renames only after fsync(), so that a crash leaves the old file or the
+     * whole new one. */
     if (result == 0)
         result = rename(spc__buf_text(&name), path);
     int cause = errno;
@@ -196,7 +196,7 @@ spc_status spc__file_put(const char *path, const spc__piece *pieces, int count,
     struct stat old;
     int result;
 
-    /* Through a link, the target is replaced and the link stays. */
+    /* If `path` is a link, its target is replaced and the link stays. */
     if (realpath(path, real) == NULL || stat(real, &old) != 0) {
         result = errno == ENOENT ? replace(path, NULL, pieces, count) : -1;
     } else if (S_ISREG(old.st_mode)) {
@@ -357,7 +357,7 @@ static int remove_one(const char *path, const struct stat *facts, int kind,
 
 void spc__temp_dir_remove(const char *path)
 {
-    enum { FOLDERS = 8 /* open at a time */ };
+    enum { FOLDERS = 8 /* folders open at a time */ };
 
     if (path != NULL && path[0] != '\0')
         nftw(path, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
@@ -387,7 +387,7 @@ spc_status spc__make_parents(const char *path, spc_error *error)
 
     if (prefix == NULL)
         return spc__fail_memory(error, strlen(path) + 1);
-    /* An absolute path begins with a slash that ends no folder. */
+    /* The first slash of an absolute path does not end a folder name. */
     for (char *slash = strchr(prefix + (prefix[0] == '/'), '/');
          slash != NULL && status == SPC_OK; slash = strchr(slash + 1, '/')) {
         *slash = '\0';

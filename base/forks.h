@@ -5,7 +5,7 @@
 #define SPC_BASE_FORKS_H
 
 /* Returns a number that differs between a process and a child forked after the
- * first call. The call costs one load. */
+ * first call. A call costs one load. */
 unsigned spc__forks(void);
 
 #endif

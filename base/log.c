@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c - the one log callback. */
+/* log.c - the log callback. */
 #include "base/log.h"
 
 #include "base/printable.h"
@@ -12,7 +12,8 @@ void spc__log_printf(const spc__log *log, spc_log_level level,
     if (log == NULL || log->write == NULL)
         return;
 
-    /* On the stack, so that a log line can be written when memory ran out. */
+    /* The text is on the stack, so that a line can be logged when memory ran
+     * out. */
     char text[2048];
     va_list args;
     va_start(args, format);

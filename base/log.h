@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h - the one log callback; the library itself prints nothing. */
+/* log.h - the log callback. The library itself prints nothing. */
 #ifndef SPC_BASE_LOG_H
 #define SPC_BASE_LOG_H
 

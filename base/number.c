@@ -55,7 +55,8 @@ bool spc__number_read(double *out, const char *text)
     char *stop;
 
     if (text[0] == '\0' || isspace((unsigned char)text[0]) ||
-        strpbrk(text, "xX") != NULL) /* 0x10 is a size, not 16 */
+        strpbrk(text, "xX") != NULL) /* in "0x10" the x is a separator, not
+                                      * hexadecimal */
         return false;
     if (read_short(out, text))
         return true;
@@ -102,7 +103,7 @@ void spc__number_print_float(char *out, size_t bytes, int digits, float value)
 void spc__number_print_word(char *out, size_t bytes, int digits, float value)
 {
     spc__number_print_float(out, bytes, digits, value);
-    /* An attribute's value may not have a plus. */
+    /* An attribute's value may not contain a plus. */
     char *plus = strchr(out, '+');
     if (plus != NULL)
         memmove(plus, plus + 1, strlen(plus));

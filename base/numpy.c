@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest count that is taken. Products of it with an element's bytes are
+/* The largest accepted count. Products of it with an element's bytes are
  * checked (check_size). */
 static const int64_t most = (int64_t)1 << 52;
 /* Limits a field's bytes and repeats, so that their sums cannot overflow. */
@@ -47,7 +47,7 @@ static bool take(const char **at, char c)
     return true;
 }
 
-/* Reads 'text' or "text". *out is cut to `bytes`; a backslash is kept. */
+/* Reads 'text' or "text". *out is cut to `bytes`. Backslashes are kept. */
 static bool take_text(char *out, size_t bytes, const char **at)
 {
     size_t length = 0;
@@ -64,7 +64,7 @@ static bool take_text(char *out, size_t bytes, const char **at)
                 out[length++] = *c;
     }
     out[length] = '\0';
-    /* Never past the end of the header. */
+    /* The text must not reach past the end of the header. */
     *at = c + (*c != '\0');
     return *c == quote;
 }
@@ -113,8 +113,7 @@ static const struct {
     {'m', "its elements are times"},
 };
 
-/* The types that NumPy has of numbers: b1, i and u of 1 to 8 bytes, f of 2 to
- * 8. */
+/* True for NumPy's numeric types: b1, i and u of 1 to 8 bytes, f of 2 to 8. */
 static bool is_number(char kind, int64_t bytes)
 {
     bool is_size = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
@@ -124,7 +123,7 @@ static bool is_number(char kind, int64_t bytes)
            (kind == 'f' && is_size && bytes > 1);
 }
 
-/* A phrase for elements of a kind that is not read. */
+/* Returns a phrase for elements of a kind that is not supported. */
 static const char *name_kind(char kind)
 {
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
@@ -268,7 +267,7 @@ static bool take_record(spc__numpy *out, const char **at)
     return skip_list(at);
 }
 
-/* The type of an element: a text such as "<f4", or a list of fields in
+/* Reads the type of an element: a text such as "<f4", or a list of fields in
  * brackets. */
 static bool take_descr(spc__numpy *out, const char **at)
 {

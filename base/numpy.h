@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * numpy.h - the one reader of NumPy arrays (.npy, format versions 1 to 3).
- * Scenes, coordinates, features and weights all use it.
+ * numpy.h - reads NumPy arrays (.npy, format versions 1 to 3). Scenes,
+ * coordinates, features and weights all use it.
  *
  *   "\x93NUMPY" major minor  header length (u16 in version 1, else u32)
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (1000, 3), }  data
@@ -40,18 +40,18 @@ typedef struct spc__numpy_field {
 
 typedef struct spc__numpy {
     const char *path;
-    /* The numbers of an element: one, or the fields of a record. A field that
-     * is itself an array ('xyz', '<f4', (3,)) becomes several fields of one
-     * name. */
+    /* The numbers of an element: a single one, or the fields of a record. A
+     * field that is itself an array ('xyz', '<f4', (3,)) becomes several fields
+     * of one name. */
     spc__numpy_field fields[SPC__NUMPY_FIELDS];
     int field_count;
     bool is_record;
     size_t item_bytes;
-    bool fortran; /* the first index runs fastest */
+    bool fortran; /* the first index varies fastest */
     int rank;
     int64_t shape[SPC__NUMPY_RANK];
     int64_t elements;
-    size_t data_start; /* in the file */
+    size_t data_start; /* data of the file */
     const unsigned char *data;
     /* Empty if the array can be read. Otherwise the file is valid, but has a
      * type that this reader does not support, as in "its elements are texts

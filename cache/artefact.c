@@ -63,7 +63,7 @@ static spc_status fail_other(const spc__code_wanted *wanted,
                      wanted->key, layer->path, is, wants);
 }
 
-/* Checks that the row is intact and is the wanted code. */
+/* Checks that the row is intact and has the wanted code. */
 static spc_status check_row(const spc__code_wanted *wanted,
                             const spc__layer *layer, sqlite3_stmt *stmt,
                             spc_error *error)

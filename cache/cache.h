@@ -93,9 +93,10 @@ enum { SPC__FEATURES_MAX = 8, SPC__FEATURE_NAME = 16 };
 typedef struct spc__feature {
     char name[SPC__FEATURE_NAME]; /* letters, digits and _ */
     double value;
-    double weight; /* distance of a difference of 1 */
-    double width;  /* width of its buckets, which are part of the key; 0: no
-                    * buckets, since the layer determines the feature */
+    double weight; /* distance that a difference of 1 makes */
+    /* width of the buckets, which are part of the key; 0: no buckets, as the
+     * layer determines the feature */
+    double width;
 } spc__feature;
 
 /*
@@ -131,14 +132,15 @@ typedef struct spc__trial {
     spc__attrs config;
     spc__attrs launch;
     spc__attrs resources;
-    char artefact[65]; /* key, "" if none */
+    char artefact[65]; /* key of its code; "": none */
     spc__trial_status status;
     char note[192];   /* message of a failure */
-    double median_us; /* warm */
+    double median_us; /* time with a warm cache */
     double spread_us; /* half of the interquartile range */
-    double cold_us;   /* flushed L2; 0 if not measured */
+    double cold_us;   /* time with a flushed L2; 0: not measured */
     int samples;
-    double error; /* largest error / tolerance, against the oracle */
+    /* largest error against the oracle, divided by the tolerance */
+    double error;
     bool verified;
     double compile_ms;
 } spc__trial;
@@ -149,7 +151,7 @@ typedef struct spc__provenance {
     char compiler[64];
     char driver[32];
     char host[64];
-    char scenes[128]; /* specs of the sample scenes */
+    char scenes[128]; /* specifications of the sample scenes */
     uint64_t seed;
     int64_t unix_seconds;
 } spc__provenance;
@@ -183,7 +185,7 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
 typedef struct spc__code_wanted {
     const char *key;
     const char *target;
-    const char *identity; /* an unknown identity also matches */
+    const char *identity; /* code of an unknown identity also matches */
     const spc__attrs *launch;
     bool own_only; /* search only the user's file */
 } spc__code_wanted;
@@ -200,9 +202,9 @@ spc_status spc__cache_get_artefact(spc__cache *cache,
 typedef enum spc__match {
     SPC__MATCH_NONE,
     SPC__MATCH_EXACT,  /* same layer, same buckets */
-    SPC__MATCH_BUCKET, /* same layer, no bucket more than two away */
+    SPC__MATCH_BUCKET, /* same layer, all buckets at most two away */
     SPC__MATCH_NEAREST /* farther buckets, another target, or another layer of
-                          the family; the caller checks constraints */
+                        * the family; the caller must check constraints */
 } spc__match;
 
 /* The distance of two problems is the weighted sum of the differences of their
@@ -220,13 +222,16 @@ typedef struct spc__choice {
     spc__trial trial;
     char reason[128];
     const char *file; /* the layer that holds it; lives as long as the cache */
-    int64_t problem;  /* its row there; file and row identify the record */
+    /* its row in the file; file and row identify the record */
+    int64_t problem;
 } spc__choice;
 
-/* The number of open files in all layers, and the user's file (NULL: none). */
+/* Returns the number of open files, and the path of the user's file (NULL:
+ * none). */
 int spc__cache_files(const spc__cache *cache);
 const char *spc__cache_user_file(const spc__cache *cache);
-const char *spc__cache_file(const spc__cache *cache, int i); /* top to bottom */
+/* file of layer i, from the top */
+const char *spc__cache_file(const spc__cache *cache, int i);
 
 /*
  * Finds choices for `key` in the order of preference: exact, bucket, nearest by
@@ -251,8 +256,8 @@ spc_status spc__cache_find_choices(spc__cache *cache,
  * problem of the same device and target that the same configurations serve
  * (NULL: none). If no choice of the problem's own layer matches exactly or by
  * bucket, the choices for the substitute are listed too, ordered by match and
- * distance. Each comes after equally good ones of `key` itself. The key of a
- * choice tells to which problem it belongs.
+ * distance. Each comes after equally good ones of `key` itself. A choice's key
+ * shows to which problem it belongs.
  */
 spc_status spc__cache_find_choices_of(spc__cache *cache,
                                       const spc__problem_key *key,
@@ -328,7 +333,7 @@ typedef struct spc__cache_row {
     int trials_ok;
     bool has_choice;
     spc__trial choice;
-    spc__provenance provenance; /* that of the newest trial if not chosen */
+    spc__provenance provenance; /* of the choice, else of the newest trial */
     char reason[128];           /* reason of the choice */
 } spc__cache_row;
 
@@ -348,13 +353,13 @@ spc_status spc__cache_name_code(spc__cache *cache, const spc__cache_row *row,
  * and the weights are bytes in parts, which are read and written one by one. */
 typedef struct spc__network {
     const char *file; /* the layer that holds it; lives as long as the cache */
-    int64_t id;       /* its row there */
+    int64_t id;       /* its row in the file */
     const char *name, *graph;
     const char *weights; /* SHA-256 of all parts, in hex */
     int64_t bytes, parts;
     const char *source, *version;
     int64_t unix_seconds;
-    const char *fault; /* why it cannot be used; NULL if it can */
+    const char *fault; /* why the network cannot be used; NULL: it can */
 } spc__network;
 
 /* Callbacks that provide the parts of a stored network, and receive those of a
@@ -407,7 +412,7 @@ spc_status spc__cache_each_network(spc__cache *cache,
  * is its table, or "code" for an artefact. */
 typedef struct spc__fault {
     const char *file, *kind;
-    int64_t record; /* its row; for a choice, that of its problem */
+    int64_t record; /* row of the record; for a choice, of its problem */
     const char *reason;
 } spc__fault;
 

@@ -66,16 +66,16 @@ typedef enum spc__sql {
 
 /* The state of a file when it was read. */
 typedef struct spc__file_version {
-    int64_t others; /* commits of other handles; < 0 if unreadable */
+    int64_t others; /* counter of commits by other handles; < 0: unreadable */
     int own;        /* rows changed by this handle */
 } spc__file_version;
 
-/* A row of `provenance`, cached by choice_row.c. */
+/* A row of `provenance` that choice_row.c caches. */
 enum { SPC__KEPT_PROVENANCES = 4 };
 typedef struct spc__kept_provenance {
     int64_t id;
     spc__file_version at; /* state of the file when it was read */
-    spc__buf bytes;       /* bytes in the form that is hashed */
+    spc__buf bytes;       /* the bytes to hash */
 } spc__kept_provenance;
 
 /* One file. */
@@ -83,11 +83,12 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
-    bool is_only_code;              /* the file never has choices */
-    bool yields;                    /* its records rank last among equal ones */
-    spc_error refused;              /* why it accepts no writes */
-    struct spc__manifest *manifest; /* signed: records that it lacks are not
-                                     * used; NULL: no signature required */
+    bool is_only_code; /* the file never has choices */
+    bool yields;       /* among equal records, its own rank last */
+    spc_error refused; /* why it accepts no writes */
+    /* if signed, only records that it lists are used; NULL: no signature is
+     * required */
+    struct spc__manifest *manifest;
     sqlite3_stmt *statements[SPC__SQL_COUNT];
     spc__file_version seen; /* valid between begin and end of reading */
     spc__kept_provenance provenances[SPC__KEPT_PROVENANCES];
@@ -100,12 +101,12 @@ typedef struct spc__device_list spc__device_list; /* devices.c */
 struct spc__cache {
     spc__layer *layers; /* uppermost first */
     int count;
-    bool has_user;         /* layers[0] is the read-write one */
+    bool has_user;         /* layers[0] is the user's writable file */
     spc__similar *similar; /* records read by near look-ups */
     int similar_count;
     spc__device_list *devices; /* NULL: never asked for */
-    spc__buf layer_text; /* scratch buffers, so that a hot lookup allocates
-                          * nothing */
+    /* scratch buffer, so that a repeated lookup allocates nothing */
+    spc__buf layer_text;
     spc__buf buckets_text;
     spc__buf family_text;
     spc__buf features_text;
@@ -259,8 +260,8 @@ int spc__seal_restrict(sqlite3 *db, const struct spc__manifest *manifest);
  * NULL. */
 extern const char *const spc__seal_everything[];
 
-/* Checks column i, which tells whether the seal matches the record (`what` and
- * its row are for the sentence). NULL: the record has no seal. */
+/* Checks column i, which is true if the seal matches the record and NULL if
+ * there is no seal. `what` and the row are for the message. */
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, int64_t record, spc_error *error);
 
@@ -268,8 +269,8 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
 spc_status spc__seal_fail(const spc__layer *layer, const char *fault,
                           const char *what, int64_t record, spc_error *error);
 
-/* Append to `out` what spc_digest() hashes for each of its arguments. The last
- * one hashes all of it. */
+/* These append to `out` what spc_digest() hashes for each of its arguments. The
+ * last one hashes everything. */
 void spc__seal_put_null(spc__buf *out);
 void spc__seal_put_integer(spc__buf *out, int64_t value);
 void spc__seal_put_real(spc__buf *out, double value);
@@ -349,7 +350,7 @@ spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
 /*
  * All reads between these two calls see one state of each file
  * (spc__layer.seen) and pay for its locks once. A file that cannot be read is
- * skipped; the later read reports the error. A write in between ends the
+ * skipped; the later read reports the error. A write between them ends the
  * reading first.
  */
 void spc__cache_begin_reading(spc__cache *cache);
@@ -454,12 +455,12 @@ double spc__feature_middle(const spc__feature *feature);
 typedef struct spc__similar_choice {
     int64_t problem;  /* its row in the file */
     int layer;        /* which file */
-    int layer_word;   /* its layer's text and its target, as numbers that are */
-    int target_word;  /* equal for equal texts */
+    int layer_word;   /* numbers for its layer's text and its target; */
+    int target_word;  /* equal texts have equal numbers */
     int seal;         /* index of the choice's seal in the set; -1: none */
-    double median_us; /* infinite if it was never timed */
-    double middles[SPC__FEATURES_MAX]; /* middles of its buckets, in the key's
-                                        * order */
+    double median_us; /* infinite: never timed */
+    /* middles of its buckets, in the order of the key */
+    double middles[SPC__FEATURES_MAX];
 } spc__similar_choice;
 
 /* Reads the leading columns of both queries for choices. The rest is zero. */
@@ -474,7 +475,7 @@ typedef struct spc__similar_root {
 typedef struct spc__similar_list {
     const spc__similar_choice *at;
     int64_t own_first, own_end; /* records of the key's layer and target */
-    const spc__kd_trees *trees; /* hold all records, by their middles */
+    const spc__kd_trees *trees; /* all records, as points at their middles */
     const spc__similar_root *roots;
     int root_count;
     int target_word; /* number of the key's target; -1: no record has it */

@@ -30,8 +30,8 @@ spc_status spc__cache_put_device(spc__cache *cache, const char *device,
     if ((status = spc__cache_writer(&layer, cache, error)) != SPC_OK ||
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
-    /* In one transaction: other processes see all figures of a measurement or
-     * none. */
+    /* Uses one transaction, so that other processes see all figures of a
+     * measurement or none. */
     for (int i = 0; i < facts->count && status == SPC_OK; i++) {
         sqlite3_stmt *stmt;
         status = spc__layer_statement(&stmt, layer, SPC__SQL_PUT_FACT, error);

@@ -6,9 +6,9 @@
 #include "cache/cache.h"
 
 typedef struct spc__prune {
-    bool losers; /* trials that lost to a choice */
-    int64_t
-        before_unix_seconds; /* trials and choices older than this; 0: none */
+    bool losers; /* removes trials that lost to a choice */
+    /* removes trials and choices older than this; 0: none */
+    int64_t before_unix_seconds;
     /* Selects trials of templates whose hash has changed. NULL: none. */
     bool (*is_stale)(const char *template_name, const char *hash,
                      void *payload);

@@ -90,7 +90,7 @@ static bool has_ended(const char *owner)
     if (theirs == NULL || pid <= 0 || space[0] == '\0' ||
         strcmp(theirs + 1, space) != 0)
         return false;
-    /* Signal 0 only asks. EPERM means that the process exists. */
+    /* Signal 0 only checks. EPERM means that the process exists. */
     if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
         return true;
     unsigned long long now = start_of(pid);

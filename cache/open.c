@@ -234,8 +234,8 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
               : open_db(layer, way);
     if (*rc != SQLITE_OK)
         return spc__layer_fail(layer, *rc, "open", error);
-    /* This is the first read. It fails if this way of opening does not work
-     * here. */
+    /* This is the first read. The read fails if this way of opening does not
+     * work here. */
     status = spc__schema_check(&empty, layer, rc, error);
     if (status != SPC_OK)
         return status;
@@ -294,7 +294,7 @@ static spc_status open_some_way(spc__layer *layer, const open_way *ways,
         layer_close(layer);
         if (into != NULL)
             first_rc = rc;
-        /* Other failures, such as damage, would be the same in the next way. */
+        /* Other failures, such as damage, would also occur in the next way. */
         if (!is_wal_trouble(rc))
             break;
     }
@@ -460,7 +460,7 @@ spc_status spc__cache_open_signed(spc__cache **out, const char *path,
     cache->count = (int)count;
     cache->has_user = user;
 
-    /* Shipped files first: if one fails, no file has been created. */
+    /* Opens shipped files first: if one fails, no file has been created. */
     for (int i = 0; i < layer_count && status == SPC_OK; i++)
         status =
             open_layer(&cache->layers[user + i], layers[i], false, key, error);
@@ -521,7 +521,7 @@ void spc__cache_close(spc__cache *cache)
     free(cache);
 }
 
-/* Includes the journals, since SQLite would replay them. */
+/* Checks the journals too, since SQLite would replay them. */
 spc_status spc__cache_check_owner(const char *path, spc_error *error)
 {
     static const char *const journals[] = {"-wal", "-journal", "-shm", NULL};

@@ -266,7 +266,7 @@ spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
     out->verified = sqlite3_column_int(stmt, first + 13) != 0;
     out->compile_ms = spc__column_real(stmt, first + 14);
 
-    /* Last, as these can fail. */
+    /* These come last, because they can fail. */
     status = spc__column_attrs(&out->config, layer, stmt, first + 2, error);
     if (status == SPC_OK)
         status = spc__column_attrs(&out->launch, layer, stmt, first + 3, error);

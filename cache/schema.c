@@ -285,8 +285,8 @@ static int read_integer(int64_t *out, sqlite3 *db, const char *sql)
 /*
  * Another process may create the tables between two of these reads. It sets
  * everything in one commit. In this order, an earlier read is never newer than
- * a later one: an answer of "empty" may be outdated, which the creation detects
- * under its lock, but a full answer is complete.
+ * a later one. An answer of "empty" may be outdated, which the creation detects
+ * under its lock, but any other answer is complete.
  */
 spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error)

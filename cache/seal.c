@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef SQLITE_INNOCUOUS /* before 3.31, which does not check it */
+#ifndef SQLITE_INNOCUOUS /* SQLite before 3.31 lacks this flag */
 #define SQLITE_INNOCUOUS 0
 #endif
 

@@ -318,7 +318,7 @@ spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "use", error);
 }
 
-/* Also clears the bindings, which point into memory of other owners. */
+/* Also clears the bindings, which point into memory of other objects. */
 void spc__sql_done(sqlite3_stmt *stmt)
 {
     sqlite3_reset(stmt);
@@ -341,8 +341,8 @@ static void begin_reading(spc__layer *layer)
 {
     sqlite3_stmt *stmt;
 
-    /* Unknown until the file has been read: nothing in memory counts as
-     * fresh. */
+    /* The state is unknown until the file has been read, so nothing in memory
+     * counts as fresh. */
     layer->seen = (spc__file_version){-1, -1};
     if (spc__layer_statement(&stmt, layer, SPC__SQL_DATA_VERSION, NULL) ==
             SPC_OK &&
@@ -401,7 +401,7 @@ void spc__bind_real(sqlite3_stmt *stmt, int i, double value)
 double spc__column_real(sqlite3_stmt *stmt, int i)
 {
     if (sqlite3_column_type(stmt, i) == SQLITE_NULL)
-        /* NULL is how a NaN is stored, which SQLite does not hold. */
+        /* SQLite has no NaN, so NaN is stored as NULL. */
         return NAN;
     return sqlite3_column_double(stmt, i);
 }

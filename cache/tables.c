@@ -21,9 +21,9 @@
     " AND m.name NOT GLOB 'sqlite_*'"
 
 /*
- * A sentence for each difference, and whether the file can be used with it. An
- * additional column is harmless, since our statements name their columns; so is
- * an additional object.
+ * A message for each kind of difference, and whether the file remains usable.
+ * Additional columns and objects are harmless, since our statements name their
+ * columns.
  */
 static const char differences[] =
     "WITH ours AS (" THINGS ") SELECT usable, said FROM ("

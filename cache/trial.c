@@ -103,10 +103,10 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
     if (status == SPC_OK)
         status = run_for_candidate(SPC__SQL_SEAL_TRIAL, layer, cache, problem,
                                    trial, error);
-    if (status == SPC_OK) /* a rewritten record may be used again */
+    if (status == SPC_OK) /* a rewritten record is usable again */
         status = run_for_candidate(SPC__SQL_FREE_TRIAL, layer, cache, problem,
                                    trial, error);
-    if (status == SPC_OK) /* it may be the chosen one */
+    if (status == SPC_OK) /* the trial may be the chosen one */
         status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, problem, error);
 done:
     return spc__layer_end(layer, status, error);
@@ -142,7 +142,7 @@ spc_status spc__cache_name_code(spc__cache *cache, const spc__cache_row *row,
     if ((status = spc__cache_writer(&layer, cache, error)) != SPC_OK)
         return status;
     if (strcmp(layer->path, row->file) != 0)
-        return SPC_OK; /* of a file that is only read */
+        return SPC_OK; /* a read-only file stores nothing */
     if ((status = spc__cache_trial_text(cache, trial, error)) != SPC_OK ||
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
@@ -239,7 +239,7 @@ done:
 
 /* ---- all trials of one problem ------------------------------------------- */
 
-/* A row that could not be read. It does not hide a lower layer's. */
+/* A row that could not be read. It does not hide rows of lower layers. */
 typedef struct damaged_row {
     int layer;
     int64_t trial;
@@ -330,8 +330,8 @@ static spc_status leave_out(gathering *all, int layer, int64_t trial)
     return SPC_OK;
 }
 
-/* Checks the seal before the row is read: a damaged row must not be believed in
- * any part. */
+/* Checks the seal before the row is read, because no part of a damaged row is
+ * reliable. */
 static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
                               sqlite3_stmt *stmt, spc_error *error)
 {
@@ -406,7 +406,7 @@ static spc_status gathering_init(gathering *all, const spc__cache *cache,
 /* Finishes. The caller owns the trials. */
 static spc_status finish(gathering *all, spc__trial **out, int *count)
 {
-    /* The caller gets NULL for no trials, and need not free it. */
+    /* The caller gets NULL if there are no trials. */
     if (all->count == 0) {
         free(all->trials);
         all->trials = NULL;

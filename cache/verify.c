@@ -43,7 +43,7 @@ static const char *const questions[] = {
 typedef struct verification {
     spc_status (*each)(const spc__fault *fault, void *payload);
     void *payload;
-    int64_t checked, listed; /* records found, of those that a manifest lists */
+    int64_t checked, listed; /* listed records that were found */
 } verification;
 
 static spc_status report(verification *v, const spc__layer *layer,
@@ -88,7 +88,8 @@ static spc_status verify_row(verification *v, const spc__layer *layer,
 
     v->checked++;
     if (sealed && sqlite3_column_int(stmt, 2) != 0) {
-        /* The code of an artefact is a second question about one record. */
+        /* The code of an artefact is checked by a second query on the same
+         * record. */
         v->listed += kind != NULL && strcmp(kind, "code") != 0;
         return SPC_OK;
     }
@@ -103,7 +104,7 @@ static spc_status quarantine_row(verification *v, const spc__layer *layer,
     return report(v, layer, stmt, (const char *)sqlite3_column_text(stmt, 2));
 }
 
-/* Calls `row` for each row of a question. */
+/* Calls `row` for each row of a query. */
 static spc_status ask(verification *v, spc__layer *layer, const char *question,
                       spc_status (*row)(verification *v,
                                         const spc__layer *layer,
@@ -155,7 +156,7 @@ spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
         v.listed = 0;
         status = spc__tables_verify(&usable, &cache->layers[i], each, payload,
                                     error);
-        /* The questions below would fail on the missing columns. */
+        /* The queries below would fail on the missing columns. */
         if (!usable)
             continue;
         for (int q = 0; q < QUESTIONS && status == SPC_OK; q++)

@@ -22,7 +22,8 @@ typedef struct spc__artefact {
     size_t code_bytes;
     spc__attrs resources;
     uint64_t compile_ns;
-    char compiler[64]; /* "nvrtc 13.0", "gcc 12.2.0": part of the key */
+    /* such as "nvrtc 13.0" or "gcc 12.2.0"; part of the key */
+    char compiler[64];
 } spc__artefact;
 
 void spc__artefact_release(spc__artefact *artefact);
@@ -59,7 +60,8 @@ typedef struct spc__compile_job {
     const char *source;
     const char *name; /* for messages and errors without #line */
     const char *target;
-    const char *options; /* extra, space separated; "" is fine */
+    /* additional options, separated by spaces; may be "" */
+    const char *options;
     const spc__library *headers;
     /* Once *cancel is set, compiling ends with SPC_EINTERRUPTED, immediately if
      * the compiler is a separate process. May be NULL. Not part of the key. */
@@ -70,9 +72,10 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
                         const spc__compile_job *job, spc__buf *log,
                         spc_error *error);
 
-/* The artefact's key: SHA-256 over length-prefixed source, the text of every
- * header it includes, options, compiler identity, target. Comments do not count,
- * nor do blank lines and #line, except where the code has line numbers. */
+/* Computes the artefact's key: the SHA-256 of the source, the text of every
+ * header that it includes, the options, the compiler's identity and the target,
+ * each with its length. Comments do not count, nor do blank lines and #line,
+ * except where the code has line numbers. */
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job);
 

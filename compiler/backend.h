@@ -29,7 +29,7 @@ enum { SPC__MOST_INCLUDES = 64 };
 typedef struct spc__includes {
     const char *names[SPC__MOST_INCLUDES];
     const char *texts[SPC__MOST_INCLUDES];
-    const char *hashes[SPC__MOST_INCLUDES]; /* of their code */
+    const char *hashes[SPC__MOST_INCLUDES]; /* hashes of their code */
     int count;
 } spc__includes;
 

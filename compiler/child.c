@@ -166,7 +166,7 @@ static void reap(process *child, int options)
     if (found == 0)
         return;
     child->ended = true;
-    if (found < 0) /* the host ignores SIGCHLD; the output will show */
+    if (found < 0) /* the host ignores SIGCHLD: rely on the output */
         child->exit_code = 0;
     else
         child->exit_code =
@@ -180,7 +180,7 @@ static void close_output(process *child)
     child->output = -1;
 }
 
-/* Waits up to `wait_ms` for output. Returns false if there was none. */
+/* Waits up to `wait_ms` for output. Returns false if there was no output. */
 static bool read_chunk(spc__buf *to, process *child, int wait_ms)
 {
     char chunk[4096];
@@ -256,7 +256,8 @@ static int start_kept(process *child, int *lifeline, const char *path,
     char seconds[16], **environment = NULL, **words = NULL;
     int output[2] = {-1, -1}, life[2] = {-1, -1}, failure = ENOMEM;
 
-    /* A little longer than our own limit, so that ours expires first. */
+    /* The shell's limit is a little longer, so that the limit of this process
+     * expires first. */
     snprintf(seconds, sizeof(seconds), "%d", limit_seconds + 5);
     spc__buf_printf(&temp_dir, "TMPDIR=%s", folder != NULL ? folder : "");
     if (!temp_dir.failed)
@@ -308,12 +309,13 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
         follow(output, &child,
                spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
     if (status != SPC_OK)
-        /* The whole group, with the children of a compiler driver. */
+        /* Kills the whole group, including the children of a compiler
+         * driver. */
         kill(-child.id, SIGKILL);
     close_output(&child);
     if (!child.ended)
         reap(&child, 0);
-    /* Only after the end: closing it earlier would make the keeper kill the
+    /* Closes the lifeline only now: earlier, the keeper would kill the
      * group. */
     close(lifeline);
     *exit_code = child.exit_code;

@@ -15,7 +15,7 @@
 static bool is_collected(const spc__includes *includes, const char *text)
 {
     for (int i = 0; i < includes->count; i++)
-        /* By pointer: the library holds each header once. */
+        /* Compares pointers, as the library holds each header once. */
         if (includes->texts[i] == text)
             return true;
     return false;
@@ -81,8 +81,8 @@ bool spc__words_split(spc__words *out, const char *first, const char *second)
 
     *out = (spc__words){0};
     out->text = malloc(bytes);
-    /* A word takes two bytes at least, with its space. One more place is for
-     * the caller, one for NULL. */
+    /* A word takes at least two bytes, including its space. The list also has
+     * room for a word of the caller and for NULL. */
     out->at = malloc((bytes / 2 + 2) * sizeof(out->at[0]));
     if (out->text == NULL || out->at == NULL) {
         spc__words_release(out);
@@ -253,7 +253,8 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
         put_field(&sha, includes.names[i]);
         put_field(&sha, lines ? includes.texts[i] : includes.hashes[i]);
     }
-    /* All that decides the code; the job's name only labels messages. */
+    /* Hashes everything that affects the code. The job's name only labels
+     * messages. */
     put_field(&sha, compiler->flags);
     put_field(&sha, job->options);
     put_field(&sha, compiler->identity);

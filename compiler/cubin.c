@@ -41,8 +41,7 @@ static uint32_t find_symbol(const spc__elf *file, const char *name)
         return 0;
     for (uint64_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); i++) {
         Elf64_Sym symbol;
-        /* The file may place it at any address, so it is copied and not
-         * cast. */
+        /* The value may be unaligned, so it is copied and not cast. */
         memcpy(&symbol, file->data + table.sh_offset + i * sizeof(symbol),
                sizeof(symbol));
         const char *found =
@@ -79,7 +78,7 @@ static void read_info(const spc__elf *file, kernel *k)
     const unsigned char *p = file->data + section.sh_offset;
     const unsigned char *end = p + section.sh_size;
     while (end - p >= 4) {
-        /* In the other formats these two bytes are the value itself. */
+        /* In the other formats these two bytes are the value. */
         size_t bytes = p[0] == FORMAT_SIZED ? p[2] | (size_t)p[3] << 8 : 0;
         if ((size_t)(end - p - 4) < bytes)
             return;

@@ -209,7 +209,8 @@ bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
     }
     for (int i = 0; i < domains->count; i++) {
         const spc__domain *domain = &domains->at[i];
-        /* In the order of declaration, whatever the order of the caller's. */
+        /* Copies values in the order of declaration, whatever the caller's
+         * order is. */
         const spc__attr *value = spc__attrs_find(config, domain->name);
         if (value == NULL) {
             spc__fail(why, SPC_EUNSUPPORTED, "parameter '%s' is missing",

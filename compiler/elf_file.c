@@ -17,7 +17,7 @@ bool spc__elf_open(spc__elf *out, const void *code, size_t bytes)
 
 static bool in_file(const spc__elf *file, uint64_t offset, uint64_t bytes)
 {
-    /* Written without a sum, which could wrap around. */
+    /* Avoids a sum, which could wrap around. */
     return offset <= file->bytes && bytes <= file->bytes - offset;
 }
 
@@ -53,7 +53,7 @@ const char *spc__elf_string(const spc__elf *file, unsigned table, uint64_t at)
         section.sh_type == SHT_NOBITS || at >= section.sh_size)
         return NULL;
     const char *text = (const char *)file->data + section.sh_offset + at;
-    /* The file is not trusted to end its strings. */
+    /* The strings of an untrusted file may lack their end. */
     return memchr(text, '\0', section.sh_size - at) != NULL ? text : NULL;
 }
 

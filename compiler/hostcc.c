@@ -44,7 +44,7 @@ static spc_status write_file(const char *path, const char *text,
                      strerror(cause));
 }
 
-/* Writes the source, and beside it all headers that it can include. */
+/* Writes the source and, next to it, all headers that it can include. */
 static spc_status write_sources(const char *folder, const char *source,
                                 const spc__compile_job *job, spc_error *error)
 {
@@ -311,7 +311,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
                      "-Werror=implicit-function-declaration "
                      "-Wl,-z,relro,-z,now";
     cc->base.limit_seconds = LIMIT_SECONDS;
-    cc->base.keeps_lines = true; /* for the messages of the emulation */
+    cc->base.keeps_lines = true; /* the emulation's messages name these lines */
     cc->base.compile = compile;
     cc->base.close = close_hostcc;
     *out = &cc->base;

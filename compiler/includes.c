@@ -198,7 +198,7 @@ static spc_status digest_text(char hex[SPC__SHA256_HEX], const char *text,
 
 /* ---- names in a text ----------------------------------------------------- */
 
-/* The name after the word `include`, without its quotes. */
+/* Returns the name after the word `include`, without its quotes. */
 typedef struct included {
     const char *name;
     size_t length;
@@ -315,8 +315,8 @@ spc_status spc__template_link(spc__template *tpl, spc_error *error)
     close_over(tpl->covers, library);
     for (int i = 0; i < library->shared_count; i++)
         if (tpl->covers[i])
-            /* In the order of names, so the hash does not depend on how the
-             * folder was read. */
+            /* Adds the texts in the order of names, so that the hash does not
+             * depend on the order of the folder. */
             spc__buf_puts(&all, library->shared[i].hash);
     digest_of(shared, spc__buf_text(&all), all.length, "");
     bool failed =

@@ -14,14 +14,14 @@
 
 struct spc__template {
     spc__library *library;
-    char *name; /* "os_mma" */
-    char *file; /* "os_mma.cu.lua" */
+    char *name; /* such as "os_mma" */
+    char *file; /* such as "os_mma.cu.lua" */
     char *text;
     char role[SPC__ATTR_TEXT];
     char device[SPC__ATTR_TEXT];
     char summary[128];
     char hash[SPC__SHA256_HEX];
-    bool *covers;    /* by shared file: true if it is part of the hash */
+    bool *covers;    /* for each shared file: true if the hash covers it */
     int declared_at; /* line of the declaration */
     int chunk;       /* reference in Lua's registry */
 };
@@ -32,7 +32,7 @@ typedef struct spc__shared {
     char *name;
     char *text;
     int chunk;      /* LUA_NOREF for a header */
-    bool *includes; /* by shared file: true if this file names it */
+    bool *includes; /* for each shared file: true if this file includes it */
     char hash[SPC__SHA256_HEX];
 } spc__shared;
 
@@ -112,7 +112,7 @@ enum {
     SPC__AT_QUESTION = 1,
     SPC__AT_GLOBALS,
     SPC__AT_BODY,
-    SPC__AT_DECLARATION, /* the table `template` */
+    SPC__AT_DECLARATION, /* in the table `template` */
     SPC__AT_PROBLEM,
     SPC__AT_TARGET,
 };

@@ -196,8 +196,8 @@ static const spc__template *find_of_file(const spc__library *library,
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Makes room for one more element. A library has some dozens of files, so this
- * is not slow. */
+/* Makes room for one more element. A library has only some dozens of files, so
+ * this is fast enough. */
 static void *grow(void *array, int count, size_t size)
 {
     return realloc(array, ((size_t)count + 1) * size);
@@ -222,8 +222,7 @@ static spc_status add_template(spc__library *library, const char *file,
     spc__template **list =
         grow(library->templates, library->count, sizeof(*list));
     if (list != NULL)
-        /* The old array is gone, whether or not the other allocations have
-         * succeeded. */
+        /* The old array no longer exists, even if another allocation failed. */
         library->templates = list;
     if (tpl != NULL) {
         tpl->library = library;
@@ -236,7 +235,8 @@ static spc_status add_template(spc__library *library, const char *file,
         free_template(tpl);
         return spc__fail_memory(error, sizeof(*tpl) + strlen(text));
     }
-    /* From here on the library owns it, even if it proves to be faulty. */
+    /* From here on the library owns the template, even if it turns out to be
+     * faulty. */
     library->templates[library->count++] = tpl;
     spc_status linked = spc__template_link(tpl, error);
     return linked == SPC_OK ? make_template(tpl, error) : linked;
@@ -282,8 +282,8 @@ static spc_status add_shared(spc__library *library, const char *file,
     if (list == NULL)
         return spc__fail_memory(error, sizeof(*list));
     library->shared = list;
-    /* Counted at once, so that closing the library frees even a half-made
-     * one. */
+    /* Counts the file at once, so that closing the library frees it even if it
+     * is incomplete. */
     spc__shared *shared = &list[library->shared_count++];
     *shared = (spc__shared){
         .name = strdup(file), .text = strdup(text), .chunk = LUA_NOREF};
@@ -519,7 +519,8 @@ void spc__library_close(spc__library *library)
 {
     if (library == NULL)
         return;
-    /* Before the texts, which Lua's chunks and writers point into. */
+    /* Closes Lua before freeing the texts, since chunks and writers point into
+     * them. */
     spc__sandbox_close(&library->box);
     for (int i = 0; i < library->count; i++)
         free_template(library->templates[i]);

@@ -17,8 +17,7 @@ typedef void *program;
 
 enum { SUCCESS = 0, MOST_ARCHS = 64 };
 
-/* The part of nvrtc.h that is used, since the build must not need the
- * toolkit. */
+/* The used part of nvrtc.h, because the build must not need the toolkit. */
 typedef struct nvrtc {
     spc__compiler base;
     int (*version)(int *major, int *minor);
@@ -34,7 +33,7 @@ typedef struct nvrtc {
     int (*cubin)(program out, char *cubin);
     int (*log_size)(program out, size_t *bytes);
     int (*log)(program out, char *log);
-    int known[MOST_ARCHS]; /* 75, 80, ... */
+    int known[MOST_ARCHS]; /* architectures, such as 75 and 80 */
     int known_count;
 } nvrtc;
 
@@ -340,7 +339,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     size_t log_start = log->length;
     char kernel[256];
 
-    /* Asked before NVRTC, whose own message names no alternatives. */
+    /* Checks this before NVRTC does, whose message names no alternatives. */
     spc_status status = spc__nvrtc_check_target(compiler, job->target, error);
     if (status != SPC_OK)
         return status;

@@ -153,7 +153,8 @@ void spc__attribute_errors_to(lua_State *L, int index)
     lua_getinfo(L, ">S", &record);
     if (record.source[0] != '@')
         return;
-    box->file = record.source + 1; /* the chunk's name, which lives as long */
+    /* the chunk's name, which stays valid as long */
+    box->file = record.source + 1;
     box->line = record.linedefined;
 }
 

@@ -31,9 +31,10 @@ spc_status spc__translate_shared(spc__buf *out, const char *file,
  * runs. */
 typedef struct spc__render {
     spc__buf *out;
-    size_t start;     /* out's length before the body; the size limit counts
-                       * from here */
-    const char *file; /* the position that a compiler would assume next */
+    /* out's length before the body, from which the size limit counts */
+    size_t start;
+    /* the position that a compiler assumes for the next line */
+    const char *file;
     int next_line;
     bool continued; /* the last line ended in a backslash */
 } spc__render;

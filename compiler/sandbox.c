@@ -28,7 +28,8 @@ enum { HOOK_INTERVAL = 1000 };
 static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
 {
     spc__sandbox *box = payload;
-    size_t before = old != NULL ? old_bytes : 0; /* otherwise a type tag */
+    /* without `old` it is a type tag */
+    size_t before = old != NULL ? old_bytes : 0;
 
     if (bytes == 0) {
         free(old);
@@ -356,7 +357,8 @@ static int on_error(lua_State *L)
  * is another one, the template. */
 static spc_status report(spc__sandbox *box, int code, spc_error *error)
 {
-    const char *message = lua_tostring(box->L, -1); /* on_error's, or Lua's */
+    /* from on_error or from Lua */
+    const char *message = lua_tostring(box->L, -1);
 
     if (box->interrupted)
         return spc__interrupted(error);

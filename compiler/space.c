@@ -16,7 +16,7 @@ enum { MOST_CONSTRAINTS = 64 };
  * space. */
 typedef struct culprit {
     int count;
-    int candidate; /* one refused candidate, whose `why` names it */
+    int candidate; /* a candidate that was refused for this reason */
     int total;     /* configurations of that template */
 } culprit;
 

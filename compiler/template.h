@@ -64,7 +64,8 @@ const char *spc__library_header_hash(const spc__library *library,
 const char *spc__template_name(const spc__template *tpl);
 const char *spc__template_role(const spc__template *tpl);   /* "conv", "map" */
 const char *spc__template_device(const spc__template *tpl); /* "cuda", "cpu" */
-const char *spc__template_hash(const spc__template *tpl);   /* file, hex */
+/* of the file, in hex */
+const char *spc__template_hash(const spc__template *tpl);
 /* Writes the hash of a built-in template without opening a library. Returns
  * false if there is no such template. The hash covers the template's text and
  * all files that it can include. If it changes, older records become hints. */

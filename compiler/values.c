@@ -33,8 +33,8 @@ void spc__push_attrs(lua_State *L, const spc__attrs *attrs)
     }
 }
 
-/* Lua would give nil for a misspelt name, and the template would go on with
- * it. */
+/* Lua would give nil for a misspelt name, and the template would continue with
+ * nil. */
 static int unknown_parameter(lua_State *L)
 {
     return luaL_error(L, "config has no parameter '%s'", lua_tostring(L, 2));
@@ -43,7 +43,7 @@ static int unknown_parameter(lua_State *L)
 void spc__push_config(lua_State *L, const spc__attrs *config)
 {
     spc__push_attrs(L, config);
-    /* True the first time only; then the table is in the registry. */
+    /* Only the first call is true; it puts the table into the registry. */
     if (luaL_newmetatable(L, "spc.config")) {
         lua_pushcfunction(L, unknown_parameter);
         lua_setfield(L, -2, "__index");
@@ -117,8 +117,8 @@ void spc__read_attrs(lua_State *L, int index, spc__attrs *out, const char *what)
                    luaL_typename(L, index));
     lua_pushnil(L);
     while (lua_next(L, index) != 0) {
-        /* Checked before lua_tostring(), which would change a number to a
-         * string, and so confuse lua_next(). */
+        /* Checks the type before lua_tostring(), which would turn a number key
+         * into a string and confuse lua_next(). */
         if (lua_type(L, -2) != LUA_TSTRING)
             luaL_error(L, "%s: a key of the table is a %s, not a name", what,
                        luaL_typename(L, -2));

@@ -481,7 +481,7 @@ static spc_status set_params(const reading *r)
 
     if (values == NULL)
         return spc__fail_memory(r->of.b->error, (size_t)count * 4);
-    form.engine = SPC_ENGINE_SPCTUNE; /* [cout] first, whatever the kernel */
+    form.engine = SPC_ENGINE_SPCTUNE; /* [cout] comes first for every kernel */
     form.axes = r->of.b->axes;
     status = spc_kernel_load(values, &r->of.layer.conv, r->weights, &form,
                              r->of.b->error);

@@ -97,7 +97,7 @@ spc_status spc__onnx_make_strided(spc__onnx_layer *r, spc_geometry *g)
     memcpy(book->layer, r->name, sizeof(book->layer));
     book->geometry = *g;
     book->in = r->in->tensor;
-    book->out = SPC_NO_TENSOR; /* until the layer is added */
+    book->out = SPC_NO_TENSOR; /* set when the layer is added */
     r->made = book;
     return SPC_OK;
 }

@@ -11,7 +11,7 @@
 /* The kind of a value. Dense values are not computed until they are outputs; up
  * to then only their axes are tracked. */
 typedef enum spc__onnx_kind {
-    SPC__ONNX_PENDING, /* its node has not been read yet */
+    SPC__ONNX_PENDING, /* the value's node has not been read yet */
     SPC__ONNX_ROWS,    /* a tensor of the network */
     SPC__ONNX_GROUPED, /* rows, split into groups of `by` channels */
     SPC__ONNX_DENSE    /* rows to be scattered with axes in this order */
@@ -19,16 +19,16 @@ typedef enum spc__onnx_kind {
 
 /* The part of a file that a node belongs to (onnx_part.c), in this order. */
 typedef enum spc__onnx_part {
-    SPC__ONNX_APART,    /* run by the caller: before the network, or beside
-                         * it */
+    /* the caller runs it before the network, or independently */
+    SPC__ONNX_APART,
     SPC__ONNX_IS_ROWS,  /* part of the network: makes rows or tables of pairs */
     SPC__ONNX_IS_DENSE, /* part of the network: makes a dense value */
-    SPC__ONNX_IS_TAIL   /* run by the caller: after the network */
+    SPC__ONNX_IS_TAIL   /* the caller runs it after the network */
 } spc__onnx_part;
 
 typedef struct spc__onnx_value {
     const char *name;
-    int users;    /* nodes that read it, and graph outputs */
+    int users;    /* number of nodes that read it and of graph outputs */
     int consumer; /* the node, if it is the only user; else -1 */
     spc__onnx_kind kind;
     spc_tensor tensor;
@@ -58,12 +58,13 @@ typedef struct spc__onnx_builder {
     int matrix_count;      /* kernels of one offset that are read in spconv 2's
                             * layout */
     char first_matrix[64]; /* the first of these layers */
-    bool *done;            /* by node: fused into an earlier node */
-    spc__onnx_part *parts; /* by node */
+    /* for each node: true if fused into an earlier one */
+    bool *done;
+    spc__onnx_part *parts; /* one for each node */
     bool is_autoware;
-    spc__onnx_value *root;   /* the features that the network reads */
-    const char *root_coords; /* their coordinates, in files of Autoware */
-    spc__onnx_value **cuts;  /* values that nodes of the caller read */
+    spc__onnx_value *root;   /* the network's input features */
+    const char *root_coords; /* in files of Autoware, their coordinates */
+    spc__onnx_value **cuts;  /* values that the caller's nodes read */
     int cut_count;
     spc_error *error;
 } spc__onnx_builder;

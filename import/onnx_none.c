@@ -21,7 +21,7 @@ spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
 
 void spc_onnx_free(spc_onnx *onnx)
 {
-    (void)onnx; /* never created in this build */
+    (void)onnx; /* this build never creates one */
 }
 
 spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,

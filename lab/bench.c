@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
-static const double limit_s = 3;      /* seconds for each kind of measurement */
-static const double confirm_s = 0.05; /* as in the tuner */
+static const double limit_s = 3;      /* limit for each kind of measurement */
+static const double confirm_s = 0.05; /* the same as in the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;
@@ -177,7 +177,8 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
 /* ---- checks -------------------------------------------------------------- */
 
 /*
- * Fails unless the result is correct: the time of a wrong result means nothing.
+ * Fails unless the result is correct, because the time of a wrong result means
+ * nothing.
  */
 static spc_status require_right(const bench *b, const spc__verdict *verdict,
                                 const char *plan)

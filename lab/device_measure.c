@@ -23,12 +23,12 @@ enum {
     NEAR_BYTES = 16 << 10,  /* fits any cache next to a multiprocessor */
     LEAST_BYTES = 16 << 20, /* bytes of memory, if the size of the cache is
                              * unknown */
-    MOST_BYTES = 512 << 20, /* exceeds any cache */
+    MOST_BYTES = 512 << 20, /* more than any cache holds */
     MOST_BLOCKS = 65536,
     MOST_REPEATS = 1 << 20,
 };
 
-/* In a shorter run, or one with fewer launches, the launch itself counts. */
+/* Shorter runs, or runs with fewer launches, would measure the launches too. */
 static const double least_us = 300, least_launches = 30;
 static const double limit_s = 0.15; /* time for the samples of one shape */
 
@@ -39,7 +39,7 @@ typedef struct fixture {
     spc__launch launch;
     spc_measure_args args;
     double least_us; /* shortest time of a run */
-    size_t bytes;    /* sizes of `from` and of `to` */
+    size_t bytes;    /* sizes of `from` and `to` */
     void *from, *to, *work;
 } fixture;
 

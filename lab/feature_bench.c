@@ -51,7 +51,7 @@ static spc_status time_runs(spc__feature_fixture *fixture, int wanted,
     return spc__feature_fixture_check(fixture, &out->error);
 }
 
-/* Operators on features are bound by their bytes alone. */
+/* The floor of operators on features depends only on their bytes. */
 static void compute_floor(const spc__feature_fixture *fixture,
                           spc_bench_result *out)
 {

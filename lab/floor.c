@@ -14,7 +14,7 @@ typedef struct ceilings {
     double matrix_tflops;
     spc_bandwidth memory, cache;
     double gather_gbps;
-    double cache_bytes; /* 0: the size is unknown, and every set fits */
+    double cache_bytes; /* 0: unknown, so all data fit */
     double launch_us;
 } ceilings;
 
@@ -160,8 +160,8 @@ static double index_bytes(const spc__work *work)
 
 /*
  * Returns the bytes of a row of inputs, or of a row of sums if a kernel adds to
- * sums instead. For a gradient of weights, whose sums stay in place, the bytes
- * of a row of dy.
+ * sums instead. For a weight gradient, whose sums stay in place, returns the
+ * bytes of a row of dy.
  */
 static double bytes_of_pair(const spc_conv *conv)
 {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Elements that are decoded at once. */
+/* How many elements are decoded at once. */
 enum { SPAN = 256 };
 
 /* Consecutive elements of a row. */

@@ -11,9 +11,10 @@
 
 /* Results that pass where the reference is infinite or NaN. */
 typedef enum spc__odd_results {
-    SPC__ODD_WRONG,      /* none: such references are not expected */
-    SPC__ODD_NOT_FINITE, /* results that are also not finite */
-    SPC__ODD_ANYTHING    /* all results, as an activation may produce any
+    /* all results are wrong, as no such reference is expected */
+    SPC__ODD_WRONG,
+    SPC__ODD_NOT_FINITE, /* accept results that are not finite */
+    SPC__ODD_ANYTHING    /* accept all results, as an activation may produce any
                           * number */
 } spc__odd_results;
 

@@ -15,7 +15,8 @@
 
 /*
  * Makes the grid of the network's range, possibly with another voxel size. The
- * voxels are those of the range: a shape may have one more, which stays empty.
+ * grid has the voxels of the range. A shape may have one voxel more, which
+ * stays empty.
  */
 static void grid_of(spc__grid *out, const spc_net_input *input,
                     const double size[3])

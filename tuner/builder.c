@@ -19,13 +19,13 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct job { /* one candidate to be compiled */
+typedef struct job { /* a candidate to compile */
     spc__entry *entry;
     spc__compile_job what;
     spc__artefact artefact;
     spc_status status;
     spc_error error;
-    int troubles; /* failures due to the machine, not the source */
+    int troubles; /* failures of the machine, not of the source */
     struct job *next;
 } job;
 
@@ -130,8 +130,8 @@ static void compile_next(spc__builder *builder)
 {
     job *j = pop_job(&builder->waiting);
 
-    /* Counted under the lock: otherwise await_job() could see neither a waiting
-     * nor a running job, and give up early. */
+    /* Counts under the lock: otherwise await_job() could see neither a waiting
+     * nor a running job, and give up too early. */
     builder->underway++;
     pthread_mutex_unlock(&builder->lock);
     j->status = spc__compile(&j->artefact, builder->compiler, &j->what, NULL,
@@ -139,8 +139,7 @@ static void compile_next(spc__builder *builder)
     bool again = is_tried_again(j);
     pthread_mutex_lock(&builder->lock);
     builder->underway--;
-    /* After spc__builder_stop() the run is over, and its jobs only come
-     * back. */
+    /* After spc__builder_stop() jobs are only returned, as the run is over. */
     if (again && !builder->is_closed) {
         push_job(&builder->waiting, j);
         pthread_cond_signal(&builder->has_waiting);
@@ -265,8 +264,8 @@ static void take_compiled(spc__builder *builder, spc__entry *entry,
     check_resources(builder, entry);
 }
 
-/* Uses code from the database, if it has some for this source and target. Any
- * failure to read means that it is compiled. */
+/* Uses code from the database, if it has some for this source and target. If
+ * reading fails for any reason, the candidate is compiled. */
 static bool take_stored(spc__builder *builder, spc__entry *entry)
 {
     const spc__request *request = builder->request;
@@ -343,15 +342,15 @@ static void settle_sharing(spc__builder *builder, const spc__entry *model)
     sharing->count = kept;
 }
 
-/* Turns a job that has ended into the state of its candidate, and of those that
- * share its code. */
+/* Sets the state of a finished job's candidate, and of candidates that share
+ * its code. */
 static void settle(spc__builder *builder, job *j)
 {
     spc__entry *entry = j->entry;
 
     if (j->status == SPC_OK)
         take_compiled(builder, entry, &j->artefact);
-    else if (is_trouble(j->status)) /* not the candidate's fault */
+    else if (is_trouble(j->status)) /* the candidate is not at fault */
         forget(builder, entry);
     else
         fail(builder, entry, SPC__TRIAL_COMPILE, j->error.text);
@@ -544,7 +543,7 @@ const char *spc__builder_compiler(const spc__builder *builder)
 
 /* ---- life ---------------------------------------------------------------- */
 
-/* The context's own compiler, or a new one for a foreign target. */
+/* Returns the context's own compiler, or a new one for a foreign target. */
 static spc_status open_compiler(spc__builder *builder)
 {
     const spc__request *request = builder->request;

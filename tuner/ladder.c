@@ -29,7 +29,7 @@ typedef struct rung {
     char *source, *identity;
     bool is_narrow;
     bool needs_compiler;
-    bool is_stored; /* did not compile or could not be stored */
+    bool is_stored; /* stored, or impossible to store */
     spc__artefact artefact;
     spc_error error;
 } rung;
@@ -56,7 +56,7 @@ struct spc__ladder {
     int count;
     flight flights[FLIGHTS];
     int flight_count;
-    volatile int is_given_up; /* flag that also stops compilers */
+    volatile int is_given_up; /* also stops compilers */
     bool lacks_compiler;
     pthread_mutex_t lock; /* guards the number of remaining kernels */
     pthread_cond_t has_narrow;
@@ -80,7 +80,7 @@ static bool needs_code(const spc__request *request)
 
 /*
  * True if the database has code for this device, with a record that names it.
- * Code without a record gets one.
+ * Adds a record for code that has none.
  */
 static bool is_recorded(const ladder *l, const spc__index_code *code)
 {
@@ -276,7 +276,7 @@ static spc_status store(const ladder *l, rung *r)
         r->identity, &no_launch, &r->artefact.resources, r->artefact.code,
         r->artefact.code_bytes, l->request->error);
     if (status == SPC_OK)
-        is_recorded(l, &r->code); /* true from now on */
+        is_recorded(l, &r->code); /* notes that the code is recorded */
     return status;
 }
 

@@ -22,8 +22,8 @@
 #include <string.h>
 
 enum { SAMPLES = 31 };
-static const double limit_s = 1; /* number of samples for one candidate on one
-                                  * scene */
+/* limit for the samples of a candidate on a scene */
+static const double limit_s = 1;
 
 typedef struct run {
     spc_ctx *ctx;

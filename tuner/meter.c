@@ -202,7 +202,7 @@ static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
     return true;
 }
 
-/* One request: takes `samples` more of a candidate on scene s. */
+/* Makes one request: takes `samples` more samples of a candidate on scene s. */
 static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
                        bool cold)
 {
@@ -408,7 +408,7 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
     return status;
 }
 
-/* The medians stay: they serve until the first new samples come. */
+/* Keeps the medians, which are valid until the first new samples arrive. */
 static void drop_samples(spc__entry *entry)
 {
     for (int s = 0; s < SPC__SCENES_MAX; s++) {

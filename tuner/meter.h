@@ -14,8 +14,10 @@
 
 typedef struct spc__meter {
     const spc__request *request;
-    spc_relation relations[SPC__SCENES_MAX]; /* until the oracle ran */
-    spc__work works[SPC__SCENES_MAX];        /* for floors, after that */
+    /* valid until the oracle has run */
+    spc_relation relations[SPC__SCENES_MAX];
+    /* for floors, valid after the oracle has run */
+    spc__work works[SPC__SCENES_MAX];
     spc__sample sample;
     spc__runner *runner; /* NULL: nothing was measured yet */
     int verified, timed; /* number of candidates */
@@ -56,7 +58,7 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
                                   int count);
 /*
  * Verifies that the timed candidates of the list repeat their results, as a
- * winner must. One that does not has failed.
+ * winner must. A candidate that does not pass has failed.
  */
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
 /* Removes the cold times, which mark confirmed candidates. */

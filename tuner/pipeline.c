@@ -17,10 +17,11 @@
 typedef struct batch {
     spc__entry **list;
     int count;
-    int added;         /* to the builder */
-    int reported;      /* number reported so far, in order */
-    bool times_alone;  /* so verified candidates are held back: */
-    spc__entry **held; /* verified, to be timed when nothing compiles */
+    int added;    /* number of candidates added to the builder */
+    int reported; /* number reported so far, in order */
+    /* timing needs an idle processor, so verified candidates are held back */
+    bool times_alone;
+    spc__entry **held; /* verified candidates to time when nothing compiles */
     int held_count;
 } batch;
 
@@ -40,8 +41,9 @@ static void record(spc__pipeline *p, spc__entry *entry)
     spc__record_entry(p->record, entry);
 }
 
-/* Takes the first few samples. One that is hopeless against the best so far is
- * unloaded at once: a long batch would fill the device's memory. */
+/* Takes the first few samples. Unloads a candidate immediately if it is far
+ * slower than the best so far, because a long batch would fill the device's
+ * memory. */
 static spc_status screen(spc__pipeline *p, spc__entry *entry)
 {
     int scenes = p->request->scene_count;
@@ -95,7 +97,7 @@ static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
 }
 
 /*
- * True if nothing more should start. A run without a measured candidate gets
+ * True if no more work should start. A run without a measured candidate gets
  * limit_s more seconds for one.
  */
 static bool is_out_of_time(const spc__pipeline *p)
@@ -112,7 +114,7 @@ static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
 
     record(p, entry);
     if (entry->state == SPC__BUILT && is_out_of_time(p)) {
-        p->is_cut = true; /* a later run will have its code */
+        p->is_cut = true; /* a later run will find its code */
         return SPC_OK;
     }
     if (entry->state == SPC__BUILT &&
@@ -127,7 +129,7 @@ static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
     return complete(p, b, entry);
 }
 
-/* Times those that waited until nothing compiles. */
+/* Times the candidates that waited until nothing compiles. */
 static spc_status complete_held(spc__pipeline *p, batch *b)
 {
     spc_status status = SPC_OK;
@@ -141,9 +143,9 @@ static spc_status complete_held(spc__pipeline *p, batch *b)
 /* ---- a batch ------------------------------------------------------------- */
 
 /*
- * The number that may be in progress at once. It is small at first if all wait
- * for the last, so that there is soon something to report and to estimate the
- * time from.
+ * Returns how many candidates may be in progress at the same time. It is small
+ * at first if all wait for the last, so that there is soon something to report
+ * and to estimate the time from.
  */
 static int free_slots(const spc__pipeline *p, const batch *b)
 {
@@ -152,8 +154,8 @@ static int free_slots(const spc__pipeline *p, const batch *b)
     return (is_first ? 2 : 8) * p->request->ctx->threads;
 }
 
-/* Adds candidates to the builder until enough are in progress. When the time is
- * over, none is added. */
+/* Adds candidates to the builder until enough are in progress. Once the time is
+ * over, no candidate is added. */
 static spc_status refill(spc__pipeline *p, batch *b)
 {
     int most = free_slots(p, b);

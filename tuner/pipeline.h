@@ -18,11 +18,11 @@ typedef struct spc__pipeline {
     spc__meter *meter;
     spc__record *record;
     spc__builder *builder; /* NULL: nothing was built yet */
-    spc__ladder *ladder;   /* NULL: its code is not wanted, or not started */
+    spc__ladder *ladder;   /* NULL: not wanted, or not started */
     spc__pace pace;
-    bool explores;  /* candidates may be left out if the time is short */
-    bool is_cut;    /* some were left out */
-    double waits_s; /* for compilers, with nothing to measure */
+    bool explores;  /* may leave out candidates if time is short */
+    bool is_cut;    /* candidates were left out */
+    double waits_s; /* time spent waiting for compilers */
 } spc__pipeline;
 
 void spc__pipeline_release(spc__pipeline *pipeline);

@@ -131,7 +131,7 @@ spc__entry *spc__record_entry_of(const spc__candidates *candidates,
 
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
-        entry = NULL; /* old rows of a changed template are only hints */
+        entry = NULL; /* rows of an older template are only hints */
     return entry;
 }
 
@@ -252,7 +252,8 @@ int spc__record_recall(const spc__record *record,
 /* The choice that a scene would be served with. */
 typedef struct served {
     spc__entry *entry; /* NULL: no entry in the database */
-    /* Chosen for this very problem; by a search cut short; in a network. */
+    /* True if the choice is of exactly this problem, of an unfinished search,
+     * of a network. */
     bool exact, is_cut, in_network;
 } served;
 
@@ -270,7 +271,7 @@ static bool ends_with(const char *text, const char *end)
 static served serving(const spc__record *record,
                       const spc__candidates *candidates, int s)
 {
-    enum { MOST = 4 }; /* farther ones are no better than a default */
+    enum { MOST = 4 }; /* farther choices are no better than a default */
     spc__choice *found = calloc(MOST, sizeof(*found));
     served out = {0};
     spc_error error;
@@ -459,7 +460,7 @@ void spc__record_entry(spc__record *record, spc__entry *entry)
 {
     if (entry->code_pending)
         try_to(record, entry, put_code);
-    /* Without a database nothing stays pending, or the end would report a
+    /* Without a database nothing may stay pending, or the end would report a
      * loss. */
     entry->code_pending &= spc__record_keeps(record) && record->keeps_code;
     if (entry->trial_pending)
@@ -478,7 +479,7 @@ void spc__record_list(spc__record *record, spc__entry *const *list, int count)
 
 /* ---- at the end ---------------------------------------------------------- */
 
-/* A read-only database may already hold this very choice. */
+/* A read-only database may already have exactly this choice. */
 static bool has_choice(const spc__record *record, int s,
                        const spc__trial *trial)
 {
@@ -570,7 +571,7 @@ static void list_lost(spc__buf *out, const spc__candidates *candidates,
     if (is_choice_lost)
         spc__buf_puts(out, "the choice");
     add_count(out, trials, "measurement");
-    if (trials == 0) /* code alone is usually pending */
+    if (trials == 0) /* usually only code is pending */
         add_count(out, codes, "compiled candidate");
 }
 

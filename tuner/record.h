@@ -12,17 +12,17 @@
 typedef struct spc__record {
     spc_ctx *ctx;
     const char *target;
-    spc__attrs problem; /* the facts that code is compiled for */
+    spc__attrs problem; /* facts for which code is compiled */
     /* compiled code that cannot be stored now is stored later */
     bool keeps_code;
     int scene_count;
     /* The database key of each scene; scenes may share one. */
     spc__problem_key keys[SPC__SCENES_MAX];
     spc__provenance provenance;
-    bool has_warned;   /* about a failure of the database */
-    spc_error trouble; /* SPC_OK: the last write worked */
+    bool has_warned;   /* warned about a failure of the database */
+    spc_error trouble; /* last failed write; SPC_OK: none */
     uint64_t trouble_ns;
-    struct spc__work_lease *lease; /* renewed at each write */
+    struct spc__work_lease *lease; /* renewed by each write */
 } spc__record;
 
 void spc__record_init(spc__record *out, const spc__request *request);

@@ -57,8 +57,8 @@ static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
         const spc__timing *timing = &entry->timings[s];
         out->spread_us =
             fmax(out->spread_us, timing->spread_us / timing->median_us);
-        /* One scene without a cold time makes the mean exp(-INFINITY) = 0:
-         * unknown. */
+        /* If a scene has no cold time, the mean becomes exp(-INFINITY) = 0,
+         * which means unknown. */
         cold += timing->cold_us > 0 ? log(timing->cold_us) : -INFINITY;
         if (timing->count < out->samples)
             out->samples = timing->count;

@@ -6,7 +6,7 @@
 #include "spc/tune.h"
 #include "tuner/search/candidates.h"
 
-typedef struct spc__pace { /* the progress of a run */
+typedef struct spc__pace { /* progress of a run */
     uint64_t since_ns;     /* the start of the first candidate */
     int done, total;
     const spc__entry *best; /* the best candidate measured so far, or NULL */

@@ -87,7 +87,7 @@ static spc_status check_options(const spc__request *request)
                          "SPC_EFFORT_EXHAUSTIVE (%d)",
                          (int)options->effort, SPC_EFFORT_QUICK,
                          SPC_EFFORT_EXHAUSTIVE);
-    /* Written so that NaN fails as well. */
+    /* The comparison also refuses NaN. */
     if (!(options->limit_s >= 0))
         return spc__fail(request->error, SPC_EINVAL,
                          "a limit of %g s: expected a time >= 0; 0 means %g s",

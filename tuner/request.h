@@ -11,7 +11,7 @@ typedef struct spc__request {
     const spc_conv *conv;
     const spc_scene *const *scenes;
     int scene_count;
-    spc_tune_options options; /* limit_s is resolved; `target` is below */
+    spc_tune_options options; /* limit_s is resolved; the target is below */
     const char *target;       /* the target of the compiler */
     bool is_foreign;          /* the target is not the context's device */
     spc_error *error;         /* the calling thread's error in this context */
@@ -21,10 +21,11 @@ typedef struct spc__request {
 /* The meaning of an effort, in samples and candidates. */
 typedef struct spc__effort {
     int screening; /* samples that decide whether a candidate is promising */
-    int finalists; /* in addition to the untuned plan's */
+    int finalists; /* finalists in addition to the untuned plan's */
     int final;     /* samples of a finalist */
-    int cold;      /* with a cold cache */
-    int sample;    /* candidates of the space; 0: defaults only, -1: all */
+    int cold;      /* samples with a cold cache */
+    /* candidates to sample from the space; 0: defaults only; -1: all */
+    int sample;
 } spc__effort;
 
 /* `options` may be NULL for the defaults. Checks nothing yet. */

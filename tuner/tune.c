@@ -36,12 +36,12 @@ typedef struct run {
     spc__candidates candidates;
     spc__record record;
     spc__meter meter;
-    spc__pipeline pipeline; /* connects those three */
+    spc__pipeline pipeline; /* connects these three */
     spc__work_lease lease;
     spc__winner winner;
-    double layout_us; /* of the winner; 0: unknown */
+    double layout_us; /* the winner's; 0: unknown */
     bool was_there;   /* the database has the winner: nothing to do */
-    int known;        /* candidates from the database */
+    int known;        /* number of candidates from the database */
 } run;
 
 /* ---- stages -------------------------------------------------------------- */
@@ -87,8 +87,7 @@ static void forget_hasty_winner(run *r, spc_status status)
     const spc__entry *untuned = spc__untuned(&r->request, &r->candidates);
     bool early = r->pipeline.is_cut || status != SPC_OK;
 
-    /* One that was timed was compared, and one that failed is no better
-     * plan. */
+    /* A timed candidate was compared, and a failed one is no better plan. */
     if (early && untuned != NULL && untuned->state != SPC__TIMED &&
         untuned->state != SPC__FAILED)
         memset(&r->winner, 0, sizeof(r->winner));
@@ -133,7 +132,8 @@ static void mark_haste(run *r, spc_status status)
                  SPC__CUT_SHORT);
 }
 
-/* True if there is nothing to do: the caller wants missing choices only. */
+/* True if there is nothing to do, because the caller wants only missing
+ * choices. */
 static bool take_what_is_there(run *r)
 {
     const spc__entry *entry = spc__record_chosen(&r->record, &r->candidates);
@@ -171,7 +171,7 @@ static spc_status find_what_is_there(run *r)
         r->known = spc__record_recall(&r->record, &r->candidates);
     if (status == SPC_OK && take_what_is_there(r))
         return SPC_OK;
-    /* Not all is done: the search needs the whole space, not only the
+    /* Clears the flag, as the search needs the whole space, not only the
      * candidates that were tried once. */
     spc__candidates_release(&r->candidates);
     memset(&r->candidates, 0, sizeof(r->candidates));
@@ -184,7 +184,8 @@ static spc_status tune_all(run *r)
 {
     bool again = r->request.options.again;
 
-    /* The caller compares candidates: nothing is recalled or chosen. */
+    /* The caller compares candidates, so no result is recalled and no choice is
+     * made. */
     if (r->request.options.wants != NULL) {
         spc_status compared = spc__search(&r->pipeline);
         spc__report_all(&r->request, &r->candidates);
@@ -195,7 +196,7 @@ static spc_status tune_all(run *r)
         spc__record_mark_network(&r->record, &r->candidates);
     }
     if (r->request.options.missing && take_what_is_there(r))
-        return SPC_OK; /* another process has done it */
+        return SPC_OK; /* another process has done the work */
     spc__record_find_serving(&r->record, &r->candidates);
     /* A larger effort than quick takes no short cuts. */
     if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
@@ -206,7 +207,7 @@ static spc_status tune_all(run *r)
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
     /*
-     * An interrupted run chooses as well, unless it was half of a new
+     * An interrupted run also chooses, unless it was in the middle of a new
      * measurement.
      */
     if (status == SPC_OK || !again) {
@@ -280,8 +281,8 @@ static spc_status go(run *r)
                    ? spc__refer(&r->record, &r->candidates, request)
                    : status;
     }
-    /* The turn comes before the records are recalled: another process may be
-     * about to store the very results. */
+    /* Waits for the lease before recalling records, because another process may
+     * be about to store the needed results. */
     if (request->options.stage == SPC_STAGE_TIME &&
         (status = spc__work_lease_take(&r->lease, request)) != SPC_OK)
         return status;

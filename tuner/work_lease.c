@@ -77,7 +77,8 @@ spc_status spc__work_lease_take(spc__work_lease *lease,
     if (!request->ctx->stores)
         return SPC_OK;
     name_work(&lease->work, request);
-    /* A failing lease stops nothing: two runs of one layer only waste time. */
+    /* A failed lease does not stop the run, because two runs of one layer only
+     * waste time. */
     while (status == SPC_OK && !lease->work.failed &&
            spc__lease_take(&taken, holder, lease->ctx->cache,
                            spc__buf_text(&lease->work), LEASE_SECONDS,
@@ -86,7 +87,7 @@ spc_status spc__work_lease_take(spc__work_lease *lease,
         say_holder(lease, said, holder);
         status = wait_for(holder, request);
     }
-    /* Without the turn there is nothing to renew or to end. */
+    /* Without the lease there is nothing to renew or to drop. */
     if (!taken)
         spc__buf_clear(&lease->work);
     lease->renewed_ns = spc__now_ns();

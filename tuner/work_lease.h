@@ -10,7 +10,7 @@
 
 typedef struct spc__work_lease {
     spc_ctx *ctx;
-    spc__buf work; /* the leased work; empty: no lease */
+    spc__buf work; /* name of the leased work; empty: no lease */
     uint64_t renewed_ns;
 } spc__work_lease;
 

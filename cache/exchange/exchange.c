@@ -61,7 +61,8 @@ static spc_status begin(spc__intake *intake, spc__cache *cache,
     return spc__intake_begin(intake, cache, error);
 }
 
-/* tell() for a network, which has a name instead of the fields of a key. */
+/* Reports a network like tell(). It has a name instead of the fields of a
+ * key. */
 static spc_status tell_network_at(spc__exchange *exchange, spc__fate fate,
                                   const char *name, const char *reason,
                                   int64_t line)
@@ -93,7 +94,7 @@ typedef enum text_step { DEFINITIONS, TRIALS, CHOICES, STEPS } text_step;
 typedef struct text_pass {
     const char *at, *end;
     int64_t line;
-    int below; /* lines read below that line */
+    int below; /* lines read after the last line 'for' */
     text_step step;
     spc__table_reader *table;
 } text_pass;
@@ -117,7 +118,7 @@ static void take_line(const char **start, size_t *length, text_pass *pass)
     pass->at = stop != NULL ? stop + 1 : pass->end;
 }
 
-/* Finds the next line that is no remark. *more is false at the end. */
+/* Finds the next line that is not a remark. *more is false at the end. */
 static void next_line(bool *more, text_line *out, text_pass *pass)
 {
     *out = (text_line){.details = ""};
@@ -153,7 +154,7 @@ static bool is_row(const text_line *line)
            (is_of(line, "choice ") && !is_of(line, "choice device="));
 }
 
-/* Reads a line of a table that is no row. */
+/* Reads a line of a table that is not a row. */
 static spc_status import_head(spc__exchange *exchange, const text_pass *pass,
                               const text_line *line, spc_error *error)
 {
@@ -270,7 +271,7 @@ static spc_status import_any(spc__exchange *exchange, spc__intake *intake,
     return import_line(exchange, intake, &records[0], pass, line, error);
 }
 
-/* Goes once through the text. */
+/* Reads the text once. */
 static spc_status import_pass(spc__exchange *exchange, spc__intake *intake,
                               text_pass pass, spc_error *error)
 {
@@ -301,7 +302,7 @@ spc_status spc__cache_import(spc__cache *cache, const char *text, size_t bytes,
             exchange, &intake,
             (text_pass){text, text + bytes, 0, 0, step, &table}, error);
     spc__table_reader_release(&table);
-    /* All or nothing: a failure rolls back the whole text. */
+    /* A failure rolls back the whole text. */
     return spc__intake_end(&intake, status, error);
 }
 
@@ -352,7 +353,7 @@ spc_status spc__cache_merge(spc__cache *cache, const char *path,
         return status;
     status = begin(&intake, cache, exchange, error);
     if (status == SPC_OK) {
-        /* In the order of kinds, because a choice needs its trial. */
+        /* Kinds come in this order because a choice needs its trial. */
         for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
             status = merge_kind(exchange, &intake, &other->layers[0],
                                 (spc__kind)kind, error);
@@ -397,7 +398,8 @@ static spc_status show(difference *all, int side, spc_error *error)
     return all->each("-+"[side], spc__buf_text(&all->line), all -> payload);
 }
 
-/* Shows the lower of the two records, or both if they differ, and advances. */
+/* Shows the record with the lower key or, if keys are equal, both records if
+ * they differ. Advances. */
 static spc_status compare_next(difference *all, spc_error *error)
 {
     diff_side *a = &all->sides[0], *b = &all->sides[1];

@@ -79,7 +79,7 @@ static spc_status add_trials(spc__table_writer *table, walk *w,
     return status;
 }
 
-/* Goes once through trials and choices, in one of the writer's passes. */
+/* Reads trials and choices once, for one of the writer's passes. */
 static spc_status add_pass(spc__table_writer *table, output *out,
                            spc__layer *layer, spc_error *error)
 {

@@ -6,7 +6,7 @@
 /* The result of offering a record to a file. */
 typedef enum spc__fate {
     SPC__FATE_ACCEPTED,
-    SPC__FATE_KNOWN,   /* the file has the same record */
+    SPC__FATE_KNOWN,   /* the file already has the record */
     SPC__FATE_OLDER,   /* the file has a higher record */
     SPC__FATE_STALE,   /* accepted, but its template has changed since */
     SPC__FATE_REJECTED /* rejected, with a reason */

@@ -26,7 +26,7 @@ static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
     int i = 0;
     double real;
 
-    /* Ends, as all names are those of the kind. */
+    /* The loop ends, as all names are fields of the kind. */
     while (strcmp(kind->fields[i].name, name) != 0)
         i++;
     const char *value = spc__record_value(record, i);

@@ -251,8 +251,8 @@ static bool is_integer(const char *text)
     errno = 0;
     long long number = strtoll(text, &stop, 10);
     snprintf(again, sizeof(again), "%lld", number);
-    return errno == 0 && strcmp(again, text) == 0; /* each value has only one
-                                                    * text */
+    /* a value may have only one text */
+    return errno == 0 && strcmp(again, text) == 0;
 }
 
 /* Empty is a value that was not measured. */
@@ -269,7 +269,7 @@ static bool is_attrs(const char *text)
 {
     spc__attrs attrs;
     spc__buf again = SPC__BUF_INIT;
-    /* Parsed and written again: order and spelling must be those of this
+    /* Parses and formats the text: order and spelling must be those of this
      * library. */
     bool same = spc__attrs_parse(&attrs, text, NULL) == SPC_OK;
 

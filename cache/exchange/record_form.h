@@ -23,7 +23,7 @@
 typedef enum spc__kind {
     SPC__FACT,  /* a fact of a device */
     SPC__CODE,  /* an artefact */
-    SPC__TRIAL, /* before the choices, which refer to them */
+    SPC__TRIAL, /* comes before the choices, which refer to trials */
     SPC__CHOICE,
     SPC__KINDS
 } spc__kind;
@@ -38,7 +38,7 @@ typedef enum spc__form {
     SPC__FORM_REAL,   /* empty for NaN */
     SPC__FORM_EXCESS, /* a real, or "inf" for the error of a NaN */
     SPC__FORM_INTEGER,
-    SPC__FORM_SEAL, /* the digest of the fields before it */
+    SPC__FORM_SEAL, /* the digest of the preceding fields */
     SPC__FORM_CODE  /* bytes, as base64 */
 } spc__form;
 
@@ -50,14 +50,14 @@ static inline bool spc__form_is_real(spc__form form)
 typedef struct spc__field {
     const char *name;
     spc__form form;
-    int most; /* bytes of a text */
+    int most; /* longest text, in bytes */
 } spc__field;
 
 typedef struct spc__record_kind {
     const char *name;
     const spc__field *fields;
-    int count, keys; /* the first `keys` fields identify it */
-    int at;          /* the field with its time, or -1 */
+    int count, keys; /* the first `keys` fields identify a record */
+    int at;          /* the field with the record's time, or -1 */
 } spc__record_kind;
 
 const spc__record_kind *spc__record_kind_of(spc__kind kind);
@@ -95,8 +95,8 @@ void spc__record_format_key(spc__buf *out, const spc__record *record);
 /* Checks the values of a complete record. Returns SPC_EFORMAT and the error. */
 spc_status spc__record_check(const spc__record *record, spc_error *error);
 
-/* Writes a value: as it is, or in '"' if it has other characters than plain
- * ones, or if `quoted` is set. */
+/* Writes a value as it is, or in '"' if it has special characters or `quoted`
+ * is set. */
 void spc__value_put(spc__buf *out, const char *value, bool quoted);
 /* Reads such a value, which ends at a space or at `end`, and appends it. */
 spc_status spc__value_read(spc__buf *out, const char **at, const char *end,

@@ -145,7 +145,7 @@ static void add_column(spc__record *out, sqlite3_stmt *stmt, int i,
     if (spc__form_is_real(form)) {
         add_real(out, stmt, i);
     } else if (form == SPC__FORM_SEAL) {
-        spc__record_seal(seal, out); /* covers the fields before it */
+        spc__record_seal(seal, out); /* covers the preceding fields */
         spc__record_add(out, seal);
     } else if (form == SPC__FORM_CODE) {
         spc__record_add(out, "");

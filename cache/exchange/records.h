@@ -16,7 +16,7 @@ typedef struct spc__record_cursor {
     sqlite3_stmt *stmt;
     spc__kind kind;
     int64_t damaged; /* skipped: damaged or in quarantine */
-    int64_t row;     /* of the last record */
+    int64_t row;     /* row of the last record */
 } spc__record_cursor;
 
 spc_status spc__cursor_open(spc__record_cursor *out, spc__layer *layer,
@@ -36,7 +36,7 @@ spc_status spc__cursor_find(bool *found, spc__record *out,
 /* Options and state of a merge into the writable file. */
 typedef struct spc__intake {
     spc__layer *layer;
-    bool trusts; /* accept host code, pins, and other code for a key */
+    bool trusts; /* accepts host code, pins, and other code for a known key */
     /* True if the template's hash has changed. NULL: unknown. */
     bool (*is_stale)(const char *template_name, const char *hash,
                      void *payload);

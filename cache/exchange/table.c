@@ -14,7 +14,7 @@ const spc__table_field spc__table_chosen[SPC__TABLE_CHOSEN] = {
     {"driver", NULL}, {"host", NULL}, {"scenes", NULL},  {"seed", NULL},
 };
 
-/* Cells at the end that have their usual values are left out. */
+/* Cells at the end are omitted if they have their usual values. */
 const spc__table_field spc__table_second[SPC__TABLE_SECOND] = {
     {"spread_us", NULL}, {"samples", NULL}, {"error", NULL},
     {"at", NULL},        {"scenes", ""},    {"features", ""},

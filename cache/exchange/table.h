@@ -75,7 +75,7 @@ typedef struct spc__columns {
 
 /* A template's line. */
 typedef struct spc__table_template {
-    char label[48]; /* its name, or NAME.HASH for another text of it */
+    char label[48]; /* its name, or NAME.HASH for a second text of this name */
     char name[32], hash[65];
     spc__columns lists[SPC__TABLE_LISTS];
 } spc__table_template;

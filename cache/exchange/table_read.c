@@ -344,7 +344,7 @@ static spc_status define_note(spc__table_reader *r, scan *in)
         read_token(&r->cell, &quoted, &in->at, in->end, in->error);
     if (status != SPC_OK)
         return status;
-    /* A note that names a note could name itself. */
+    /* A note must not refer to a note, as it could refer to itself. */
     if (in->at != in->end || (!quoted && *start == '$'))
         return spc__fail(in->error, SPC_EFORMAT,
                          "the note '%s' is not one text", key);
@@ -434,7 +434,8 @@ spc_status spc__table_set(spc__table_reader *r, const char *line, size_t length,
             status = expand_axes(&r->above[i], error);
     }
     if (status != SPC_OK)
-        /* Rows below must not be read with half of a refused line's values. */
+        /* Rows below must not be read with half of the values of a refused
+         * line. */
         forget(r);
     return status;
 }

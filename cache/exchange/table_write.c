@@ -15,7 +15,7 @@ typedef struct spc__table_names {
     int usual_uses[SPC__TABLE_LISTS][SPC__ATTRS_MAX];
 } spc__table_names;
 
-/* A note saves nothing for a shorter text. */
+/* For a shorter text, a note saves nothing. */
 enum { NOTE_LEAST = 12 };
 
 static spc_status fail_memory(spc_error *error)
@@ -100,7 +100,8 @@ static int count_value(spc__table_writer *w, const char *text)
     return ++w->value_uses[id];
 }
 
-/* Only what a kernel needs has usual values: what people read is complete. */
+/* Only attributes of kernels have usual values. Attributes that people read are
+ * complete. */
 static bool has_usual(int list)
 {
     return strcmp(spc__table_lists[list], "launch") == 0 ||
@@ -128,7 +129,7 @@ static bool count_piece(spc__table_writer *w, spc__table_names *names, int list,
     return uses > 0;
 }
 
-/* A new name stands behind the one that precedes it here. */
+/* Inserts a new name after the one that precedes it here. */
 static bool learn_list(spc__table_writer *w, spc__table_names *names, int list,
                        const char *text)
 {
@@ -325,7 +326,7 @@ static bool put_values(spc__buf *out, const spc__columns *columns,
     return strcmp(cell, "-") != 0 && strcmp(cell, ".") != 0;
 }
 
-/* Digits in hexadecimal as base64, which is a third shorter. */
+/* Writes hexadecimal digits as base64, which is a third shorter. */
 static bool put_digest(spc__buf *out, const char *text)
 {
     unsigned char bytes[SPC__SHA256_BYTES];
@@ -358,7 +359,7 @@ static const char *make_cell(spc__table_writer *w, const spc__columns *columns,
             spc__value_put(out, value, false);
         }
     } else if (!put_digest(out, value)) {
-        /* One that reads as something else is quoted. */
+        /* Quotes a text that would be read as something else. */
         spc__value_put(out, value,
                        columns != NULL || strcmp(value, "-") == 0 ||
                            strcmp(value, ".") == 0);

@@ -14,7 +14,7 @@
 typedef enum spc__table_pass {
     SPC__TABLE_NAMES, /* gather the templates and their attributes */
     SPC__TABLE_NOTES, /* count the texts of cells */
-    SPC__TABLE_ROWS,  /* write */
+    SPC__TABLE_ROWS,  /* write the rows */
     SPC__TABLE_PASSES
 } spc__table_pass;
 

@@ -162,7 +162,7 @@ typedef struct recipe {
     const char *what;
     const unsigned char *words;
     int count;
-    int provenance; /* column */
+    int provenance; /* column of the provenance */
 } recipe;
 
 static const recipe of_trial = {"trial", trial_words, sizeof(trial_words),

@@ -42,7 +42,7 @@ double spc__feature_value(const spc__problem_key *key, const char *name)
 int spc__feature_bucket(double value, double width)
 {
     double rounded = round(value / width);
-    if (!(rounded > -LAST_BUCKET)) /* and NaN */
+    if (!(rounded > -LAST_BUCKET)) /* also true for NaN */
         return -LAST_BUCKET;
     return rounded < LAST_BUCKET ? (int)rounded : LAST_BUCKET;
 }
@@ -59,7 +59,7 @@ bool spc__same_buckets(const spc__problem_key *a, const spc__problem_key *b)
     return true;
 }
 
-/* NaN counts as the smallest value. */
+/* Treats NaN as the smallest value. */
 double spc__feature_coordinate(const spc__feature *feature)
 {
     double limit = LAST_BUCKET * feature->width;
@@ -89,7 +89,7 @@ static void put_word(spc__buf *out, const char *name, const char *number)
 
 void spc__features_format(spc__buf *out, const spc__problem_key *key)
 {
-    enum { MOSTLY_ENOUGH = 15 /* digits, for numbers written by people */ };
+    enum { MOSTLY_ENOUGH = 15 /* digits of most numbers */ };
     char number[NUMBER_BYTES];
 
     spc__buf_clear(out);

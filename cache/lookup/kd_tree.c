@@ -216,7 +216,8 @@ static double box_distance(const spc__kd_trees *trees, int node,
 static void look_at_all(walk *w, const spc__kd_node *leaf)
 {
     for (int64_t i = leaf->first; i < leaf->end; i++)
-        /* Written so that a NaN does not hide a record. */
+        /* The form of the comparison ensures that a NaN does not hide a
+         * record. */
         if (!(spc__kd_distance(w->from, position_at(w->trees, i)) > w->limit))
             w->limit = w->look(w->trees->order[i], w->payload);
 }
@@ -234,7 +235,8 @@ static void walk_down(walk *w, int at)
     int one = node->children[0], other = node->children[1];
     double near = box_distance(w->trees, one, w->from);
     double far = box_distance(w->trees, other, w->from);
-    /* The nearer side first: what it finds may rule out the other. */
+    /* Visits the nearer side first, because its points may rule out the other
+     * side. */
     if (far < near) {
         int kept = one;
         double distance = near;

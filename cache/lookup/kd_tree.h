@@ -12,7 +12,7 @@
 typedef struct spc__kd_point {
     double at[SPC__FEATURES_MAX];
     double weight[SPC__FEATURES_MAX];
-    int count; /* of features */
+    int count; /* number of features */
 } spc__kd_point;
 
 double spc__kd_distance(const spc__kd_point *from, const double *to);
@@ -23,8 +23,8 @@ typedef struct spc__kd_node spc__kd_node;
  * may share it. */
 typedef struct spc__kd_trees {
     int features;
-    int32_t *order; /* numbers of the points; those of a leaf are adjacent */
-    double *positions; /* `features` of each, in that order */
+    int32_t *order; /* numbers of the points; a leaf's points are adjacent */
+    double *positions; /* `features` positions of each point, in this order */
     int64_t order_count;
     spc__kd_node *nodes;
     double

@@ -75,7 +75,7 @@ static spc__match match_of(const spc__similar_choice *record,
             farthest = fmax(farthest,
                             fabs(record->middles[i] - ask->middles[i]) / width);
     }
-    if (farthest > NEIGHBOURS + 0.5) /* rounding */
+    if (farthest > NEIGHBOURS + 0.5) /* 0.5 allows for rounding */
         return SPC__MATCH_NEAREST;
     return farthest < 0.5 ? SPC__MATCH_EXACT : SPC__MATCH_BUCKET;
 }
@@ -99,8 +99,8 @@ static bool is_better(const found *one, const found *other)
     return one->record.problem < other->record.problem;
 }
 
-/* Inserts in order. Records of one problem in several layers all stay, since
- * only the caller can find out which of them can serve. */
+/* Inserts in order. Keeps the records of one problem from several layers, since
+ * only the caller can find out which can serve. */
 static void rank(top_list *top, const found *next)
 {
     found *best = top->best;
@@ -108,7 +108,7 @@ static void rank(top_list *top, const found *next)
 
     while (at > 0 && is_better(next, &best[at - 1]))
         at--;
-    /* It is worse than all of a full list. */
+    /* The record is worse than all records of a full list. */
     if (at == top->capacity)
         return;
     if (top->count < top->capacity)
@@ -185,7 +185,7 @@ typedef struct ranking {
     const spc__cache *cache;
     const spc__similar_list *all;
     const question *ask;
-    double extra; /* distance of the target */
+    double extra; /* distance that another target adds */
 } ranking;
 
 static void rank_own(top_list *top, const spc__cache *cache,
@@ -214,8 +214,8 @@ static double reach_of(const top_list *top, double extra)
                : -1;
 }
 
-/* Ranks a record that the tree has found. Returns how far the search has to go
- * on. */
+/* Ranks a record that the tree has found. Returns the distance up to which the
+ * search continues. */
 static double rank_other(int64_t i, void *payload)
 {
     const ranking *to = payload;
@@ -230,7 +230,8 @@ static double rank_other(int64_t i, void *payload)
     return reach_of(to->top, to->extra);
 }
 
-/* The key's own target first: its matches keep the later searches short. */
+/* Searches the key's own target first, as its matches keep the later searches
+ * short. */
 static void rank_targets(top_list *top, const spc__cache *cache,
                          const spc__similar_list *all, const question *ask,
                          bool own_target)
@@ -424,7 +425,7 @@ static spc_status find_one(spc__cache *cache, const question *ask,
         first = find_known(cache, ask, substitute, out, count, error);
     if (*count > 0)
         return first;
-    if (substitute != NULL) /* the texts may be those of the substitute */
+    if (substitute != NULL) /* the buffers may have the substitute's texts */
         status = put_texts(cache, ask->key, error);
     if (status != SPC_OK)
         return status;
@@ -435,7 +436,8 @@ static spc_status find_one(spc__cache *cache, const question *ask,
         return first;
     }
     error = unless(first, error);
-    if (only == NULL || first != SPC_OK) /* otherwise already queried */
+    /* otherwise the file was already queried */
+    if (only == NULL || first != SPC_OK)
         status = rank_all_exact(&top, cache, ask, error);
     if (top.count == 0) {
         next = rank_all_similar(&top, cache, ask, unless(status, error));

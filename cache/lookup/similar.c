@@ -30,19 +30,20 @@ enum { SEAL = SPC__SHA256_HEX - 1 };
 struct spc__similar {
     spc__similar *next;
     char *device, *family;
-    spc__feature features[SPC__FEATURES_MAX]; /* their names and widths */
+    /* names and widths of the features */
+    spc__feature features[SPC__FEATURES_MAX];
     int feature_count;
     spc__file_version *read_at; /* of each layer */
     bool whole;                 /* every layer was readable */
     spc__similar_choice *at;
     int64_t count, capacity;
-    char (*seals)[SEAL]; /* one for each, in the order of reading */
+    char (*seals)[SEAL]; /* one for each record, in the order of reading */
     spc__texts words;    /* layers and targets */
     spc__kd_trees trees;
     spc__similar_root *roots; /* a tree for each target */
     int root_count, root_capacity;
-    int32_t *starts; /* by root: where the records of each word begin as a
-                      * layer, and where the last ones end */
+    /* for each root, the first record of each layer word, then the end */
+    int32_t *starts;
 };
 
 /* Returns the number of a column's text, adding it if needed. */
@@ -112,7 +113,7 @@ static spc_status add_set(spc__similar **out, spc__cache *cache,
     return SPC_OK;
 }
 
-/* True if its records were placed by the key's features. */
+/* True if the set's records are placed by the key's features. */
 static bool has_features(const spc__similar *set, const spc__problem_key *key)
 {
     bool same = set->feature_count == key->feature_count;
@@ -205,7 +206,7 @@ static void keep_seal(spc__similar_choice *record, spc__similar *set,
 }
 
 /* Computes a record's position from the features of the key. Invalid parts of
- * its text count as missing. Reading the record in full reports them. */
+ * its text count as missing; reading the whole record reports them. */
 static void locate(spc__similar_choice *out, const spc__similar *set,
                    const char *text)
 {
@@ -396,8 +397,8 @@ static spc_status read_again(spc__similar *set, spc__cache *cache,
     spc_status trees = make_trees(set, key, status == SPC_OK ? error : NULL);
 
     for (int i = 0; i < cache->count; i++)
-        /* The version when this look-up began. A later change makes the set
-         * stale. */
+        /* The version at the start of this look-up. A later change makes the
+         * set stale. */
         set->read_at[i] = cache->layers[i].seen;
 
     if (trees == SPC_OK)

@@ -115,7 +115,7 @@ static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
                          (long long)r->next);
     if (sqlite3_column_type(stmt, 2) == SQLITE_NULL ||
         sqlite3_column_int(stmt, 2) == 0 ||
-        /* Or it has more bytes than the record announces. */
+        /* Refuses parts with more bytes than the record announces. */
         bytes > (uint64_t)(r->bytes - r->got))
         return spc__fail(error, SPC_EFORMAT,
                          "part %lld of its weights is not what its digest was "
@@ -271,7 +271,7 @@ static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
 /* Removes the network of this row and all its parts. */
 static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
 {
-    /* The seals first: they are found by the parts. */
+    /* Removes the seals first, because the parts are needed to find them. */
     static const spc__sql steps[] = {SPC__SQL_DROP_SEALS, SPC__SQL_DROP_PARTS,
                                      SPC__SQL_DROP_NETWORK,
                                      SPC__SQL_FREE_NETWORK};

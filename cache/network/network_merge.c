@@ -11,7 +11,7 @@
 
 /* ---- completeness -------------------------------------------------------- */
 
-/* A reader that only checks whether the network is complete. */
+/* A reader that only checks that the network is complete. */
 static spc_status begin_nothing(const spc__network *network, void *payload,
                                 spc_error *error)
 {
@@ -45,7 +45,7 @@ spc_status spc__network_check(spc__layer *layer, const char *name,
 
 typedef struct copying {
     spc__layer *to, *from;
-    bool trusts;         /* `from` is trusted */
+    bool trusts;         /* true if `from` is trusted */
     sqlite3_stmt *parts; /* parts of the current network */
     spc_status (*each)(spc__fate fate, const char *name, const char *reason,
                        void *payload);

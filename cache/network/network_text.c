@@ -40,7 +40,7 @@ static void add_text(spc__buf *out, const char *text)
     add_bytes(out, text, strlen(text));
 }
 
-/* Ends the line and writes it. The buffer is used again for the next one. */
+/* Ends the line and writes it. The next line reuses the buffer. */
 static spc_status write_line(writing *w, spc_error *error)
 {
     spc__buf_puts(&w->line, "\n");

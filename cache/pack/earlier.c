@@ -47,8 +47,8 @@ static bool is_target(const spc__earlier *of, const char *target)
            (strncmp(target, "sm_", 3) == 0 || has_code_for(of, target));
 }
 
-/* Removes a file if it is ours and not part of the new pack. Reports one that
- * stays although it would be read. */
+/* Removes a file if it belongs to an earlier pack and not to the new one.
+ * Reports a file that stays although it would be read. */
 static spc_status take(const spc__earlier *of, const char *path,
                        const char *target, spc__pack_report *report,
                        spc_error *error)
@@ -81,7 +81,7 @@ spc_status spc__pack_remove_earlier(const spc__earlier *of, const char *path,
 
     if (slash != NULL)
         spc__buf_append(&folder, path, (size_t)(slash - path) + 1);
-    spc__buf_append(&stem, name, strlen(name) - 3); /* of ".db" */
+    spc__buf_append(&stem, name, strlen(name) - 3); /* without ".db" */
     DIR *list = opendir(folder.length > 0 ? spc__buf_text(&folder) : ".");
     while (list != NULL && status == SPC_OK &&
            (entry = readdir(list)) != NULL) {

@@ -8,9 +8,9 @@
 
 typedef struct spc__earlier {
     const char *manifest; /* the name of the pack's manifest */
-    const char *targets;  /* those with code in the pack:
-                           * "\nsm_90a\nsm_100a\n" */
-    bool whole;           /* the pack itself contains the code */
+    /* targets with code in the pack: "\nsm_90a\nsm_100a\n" */
+    const char *targets;
+    bool whole; /* the pack itself contains the code */
 } spc__earlier;
 
 /* Removes the code files next to the pack at `path` that belong to an earlier

@@ -31,12 +31,12 @@
 #include <unistd.h>
 
 typedef struct packing {
-    const char *path;  /* of the pack */
+    const char *path;  /* path of the pack */
     spc__buf work;     /* the work folder */
-    int lock;          /* of the work folder */
-    spc__buf list;     /* the name of the manifest */
-    spc__buf manifest; /* its text */
-    spc__buf targets;  /* those with code, each between line feeds */
+    int lock;          /* lock of the work folder */
+    spc__buf list;     /* name of the manifest */
+    spc__buf manifest; /* text of the manifest */
+    spc__buf targets;  /* targets with code, each between line feeds */
     spc__buf files;    /* names of the databases, each with a line feed */
     spc__pack_form form;
     const spc__cache *from;
@@ -257,7 +257,7 @@ static spc_status move_code(packing *pack, const char *target, const char *part)
         status = run_sql(pack, steps[i], target, NULL, NULL);
     if (status == SPC_OK)
         status = mark(pack, "REPLACE INTO code.meta VALUES ('manifest', ?1)");
-    /* Also after a failure: the name would be taken for the next target. */
+    /* Detaches after a failure too, as the next target needs the name. */
     spc_status detached = run_sql(pack, "DETACH code", NULL, NULL, NULL);
     return status == SPC_OK ? detached : status;
 }
@@ -273,7 +273,7 @@ static spc_status write_target(packing *pack, const char *target)
     in_work(&part, pack, target, ".part");
     status =
         spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
-    /* Opening has made the tables. move_code() attaches the file. */
+    /* Opening has created the tables. move_code() attaches the file. */
     spc__cache_close(cache);
     cache = NULL;
     if (status == SPC_OK)
@@ -284,7 +284,7 @@ static spc_status write_target(packing *pack, const char *target)
     if (status == SPC_OK)
         status = finish(pack, &cache->layers[0], spc__buf_text(&path));
     spc__cache_close(cache);
-    unlink(spc__buf_text(&part)); /* it is as large as the pack */
+    unlink(spc__buf_text(&part)); /* frees its space, which equals the pack's */
     spc__buf_release(&path);
     spc__buf_release(&part);
     return status;
@@ -322,7 +322,7 @@ static spc_status write_code(packing *pack)
     spc__buf_puts(&pack->targets, "\n");
     while (status == SPC_OK && found) {
         status = next_target(target, pack, &found);
-        /* A target that cannot be part of a file name is not valid. */
+        /* A target that cannot be part of a file name is invalid. */
         if (status != SPC_OK || !found || strchr(target, '/') != NULL)
             continue;
         spc__buf_printf(&pack->targets, "%s\n", target);
@@ -425,8 +425,8 @@ static spc_status place_all(packing *pack)
     return status;
 }
 
-/* Only after all files are in place; until then the earlier pack is
- * complete. */
+/* Removes earlier files only now, so that the earlier pack stays complete until
+ * all files are in place. */
 static spc_status remove_earlier(packing *pack)
 {
     spc__earlier of = {spc__buf_text(&pack->list),

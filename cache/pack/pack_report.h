@@ -10,10 +10,10 @@ typedef struct spc__pack_report {
     int64_t choices, trials, facts, code;
     int files;          /* databases, including the first */
     int64_t bytes;      /* size of all of them */
-    int64_t code_bytes; /* of the code before it was compressed */
+    int64_t code_bytes; /* size of the code before compression */
     bool compressed;
-    int removed;     /* code files of an earlier pack of that name */
-    char left[1024]; /* a foreign file that is read with it, or "" */
+    int removed;     /* removed code files of an earlier pack of this name */
+    char left[1024]; /* a foreign file that will be read with the pack, or "" */
 } spc__pack_report;
 
 #endif

@@ -103,7 +103,7 @@ spc_status spc__signature_check(const char *key, const char *signature,
         strncmp(comment, trusted, strlen(trusted)) != 0)
         return spc__fail(error, SPC_EFORMAT,
                          "the signature is not one of minisign");
-    /* The number only gives a better message: it is no proof of anything. */
+    /* The number only gives a better message. It proves nothing. */
     if (memcmp(by.number, with.number, NUMBER) != 0)
         return spc__fail(error, SPC_EWRONG, "it was signed with another key");
     if (!verify_bytes(&by, &with, bytes, count) ||

@@ -15,7 +15,7 @@ typedef struct spc__tested {
     spc__guarded packed; /* packed weights of the real data set */
     bool atomics;        /* results depend on the order in which blocks add */
     bool verified;
-    bool spoils; /* packing has written to the unpacked weights */
+    bool spoils; /* packing wrote to the unpacked weights */
     /* Digests of its first results, which were correct. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DATASETS];
 } spc__tested;
@@ -47,7 +47,7 @@ typedef struct spc__verdict {
     double
         error; /* the largest error on the real data set, divided by its
                 * tolerance */
-    bool dead; /* the device no longer responds */
+    bool dead; /* the device does not respond any more */
     bool spoilt; /* the fixture must build its maps again (fixture.h) */
 } spc__verdict;
 

@@ -149,7 +149,7 @@ static const spc__right *find_right(const spc__fixture *fixture,
     return NULL;
 }
 
-/* Remembers the digest of a right result, so that the next candidate with the
+/* Keeps the digest of a correct result, so that the next candidate with the
  * same bits needs no comparison on the host. */
 static void keep_right(spc__fixture *fixture, const spc__gate_setting *at,
                        uint64_t digest, const spc__worst *worst)

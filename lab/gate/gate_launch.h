@@ -23,16 +23,18 @@ typedef struct spc__gate {
      * Digests of each map's arrays with their zones, taken before any launch.
      */
     uint64_t map_digest[SPC__SAMPLE_SCENES][SPC__MAP_ARRAYS];
-    bool notes_maps; /* these digests are valid */
+    bool notes_maps; /* the digests of the map are valid */
 } spc__gate;
 
-/* The inputs of a launch and the old contents of what it writes. */
+/* The inputs of a launch, and the initial contents of the memory that it
+ * writes. */
 typedef struct spc__gate_setting {
     int s;
     spc__dataset dataset;
-    int out_byte;          /* -1: the result of data set `previous` */
+    /* the result's initial bytes; -1: the result of `previous` */
+    int out_byte;
     spc__dataset previous; /* a data set of integers */
-    int work_byte;      /* -1: unchanged since the previous launch */
+    int work_byte;      /* the workspace's initial bytes; -1: unchanged */
     bool read_only;     /* read-only operands are in read-only pages */
 } spc__gate_setting;
 

@@ -5,9 +5,9 @@
  * A kernel that writes to the map and restores it leaves no trace, but other
  * launches that read the map meanwhile are wrong. Where device memory is the
  * host's, the pages of all read-only arrays are closed for a launch. A write to
- * them raises SIGSEGV; its handler notes the array, opens its pages, and the
- * kernel goes on. All of these arrays lie between zones that are larger than a
- * page, so no page has other data.
+ * them raises SIGSEGV. The handler notes the array and opens its pages, and the
+ * kernel continues. All of these arrays lie between zones that are larger than
+ * a page, so no page has other data.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -35,7 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     pages all[MOST];
     int count;
-    atomic_int written; /* index of the pages; -1: none */
+    atomic_int written; /* index of the written pages; -1: none */
     atomic_uintptr_t where;
     struct sigaction before;
 } closed;
@@ -90,8 +90,8 @@ static void add_guarded(const spc__gate *g, const char *name,
             g->fixture->guards.zone_bytes[array->is_far]);
 }
 
-/* Lists the arrays that the launch may only read, whose pages are closed for
- * writing meanwhile. */
+/* Lists the arrays that the launch may only read. Their pages are closed for
+ * writing during the launch. */
 static void list_pages(const spc__gate *g, const spc__gate_setting *at)
 {
     spc__map_array list[SPC__MAP_ARRAYS];

@@ -21,7 +21,7 @@ enum { SIDES = 2, LAUNCHES = 8, ROUNDS = 8, NAN_BYTE = 0xff };
 typedef struct side {
     spc__dataset dataset;
     uint64_t right;                /* the digest of its result */
-    spc_buffers buffers[LAUNCHES]; /* a processor uses only the first */
+    spc_buffers buffers[LAUNCHES]; /* on a processor only the first is used */
     spc_status status;
     int wrong;
 } side;
@@ -179,8 +179,8 @@ static spc_status enqueue(void *payload, void *stream)
                : status;
 }
 
-/* Runs the graph once and compares all results. Outputs are filled before, so
- * that a launch that writes nothing is seen. */
+/* Runs the graph once and compares all results. Fills outputs first, so that a
+ * launch that writes nothing is detected. */
 static spc_status run_graph(together *t, spc__graph *graph)
 {
     const spc__fixture *fixture = t->g->fixture;

@@ -25,9 +25,9 @@ enum { REPEATS = 3 };
 
 /*
  * Confirming runs: a fault of one launch in thirty escapes 200 of them with
- * probability 0.001, 150 with 0.006, and 100 with 0.03. A hundred would miss it
- * too often where other programs leave no time for more. Small scenes have more
- * runs in the same time.
+ * probability 0.001, 150 with 0.006, and 100 with 0.03. On a busy machine there
+ * may be time for only a hundred runs, which would miss it too often. Small
+ * scenes have more runs in the same time.
  */
 enum { RUNS_LEAST = 150, RUNS = 200, RUNS_MOST = 2000, RUNS_AT_ONCE = 16 };
 /* runs of a deterministic layer on the given scenes */
@@ -135,8 +135,8 @@ static bool pack_datasets(spc__gate *g)
             continue;
         spc__guarded *to =
             d == SPC__REAL ? &g->tested->packed : &fixture->packed[d];
-        /* REAL is packed when the candidate enters (pack_real), into an array
-         * of its own, as it is timed in turns with others. */
+        /* REAL is packed into a separate array when the candidate is loaded
+         * (pack_real), as timings of several candidates alternate. */
         if (d != SPC__REAL)
             status = spc__fixture_pack(fixture, to, g->tested->plan,
                                        (spc__dataset)d);
@@ -157,7 +157,7 @@ static bool pack_datasets(spc__gate *g)
 /*
  * True if the kernel has static memory, which is not allowed: a value left
  * there by one launch is visible to later launches and on other streams. Tests
- * allow it for planted kernels whose fault needs a memory.
+ * allow static memory for planted kernels whose fault needs it.
  */
 static bool remembers(const spc__gate *g)
 {

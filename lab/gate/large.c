@@ -34,7 +34,7 @@ typedef struct maker {
     uint64_t start;
     spc__random random;
     float *in, *residual; /* inputs and residuals, [PATTERN] rows */
-    float *weights;       /* weights of COUNT, in the oracle's layout */
+    float *weights;       /* weights of data set COUNT in the oracle's layout */
     spc_error *error;
 } maker;
 
@@ -186,7 +186,7 @@ spc_status spc__large_relation(spc_relation *out, const spc__large *large,
     for (int64_t i = 0;
          status == SPC_OK && i < spc__relation_seen(out).slots * large->count;
          i++)
-        out->index[i] %= PATTERN; /* -1 stays -1 */
+        out->index[i] %= PATTERN; /* leaves -1 as it is */
     return status;
 }
 

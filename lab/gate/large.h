@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * large.h - scenes with more rows, or denser ones, than those of the first
- * tests; some rows of their results are known.
+ * large.h - scenes that have more rows or are denser than those of the first
+ * tests. Some rows of their results are known.
  */
 #ifndef SPC_LAB_LARGE_H
 #define SPC_LAB_LARGE_H
@@ -10,8 +10,8 @@
 #include "lab/sample/fixture.h"
 
 /*
- * About how many rows are compared with the oracle; and the period of the
- * inputs.
+ * The approximate number of rows that are compared with the oracle, and the
+ * period of the inputs.
  */
 enum { SPC__LARGE_ROWS = 384, SPC__LARGE_PATTERN = 1021 };
 

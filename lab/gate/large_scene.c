@@ -70,7 +70,7 @@ static double products_of(const spc__fixture *fixture, int kind, int64_t rows)
     return (double)rows * seen * spc__conv_group_in(conv) * conv->cout;
 }
 
-/* True if a run takes no more than moments on this device. */
+/* True if a run is short on this device. */
 static bool has_time(const spc__fixture *fixture, int kind, int64_t rows)
 {
     double products = products_of(fixture, kind, rows);
@@ -88,7 +88,7 @@ static bool has_time(const spc__fixture *fixture, int kind, int64_t rows)
 }
 
 /*
- * Half as many again as a given scene has, as a bucket is half an octave. A
+ * Returns 1.5 times the rows of a given scene, as a bucket is half an octave. A
  * processor without time for 2^17 rows gets four times the given rows.
  */
 static int64_t many_rows(const spc__fixture *fixture)

@@ -35,9 +35,9 @@ static void block_weights(void *payload, int64_t k)
                 *to++ = spc__panel_weight(&p->panels, k, panel, ci, lane);
 }
 
-/* Adds the products of one input row to a panel of channels. Four vectors, so
- * that the additions of one need not wait for those of another. The order does
- * not matter, since all sums are exact. */
+/* Adds the products of one input row to a panel of channels. Uses four vectors,
+ * so that the additions of one need not wait for those of another. The order
+ * does not matter, since all sums are exact. */
 static void add_panel(float sum[LANES], const float *weights, const float *in,
                       int cin)
 {
@@ -74,7 +74,7 @@ static void add_pair(const layer_sums *to, int64_t row, int64_t k,
 }
 
 /*
- * Goes offset by offset over a few rows, so that the weights stay in the cache.
+ * Processes a few rows offset by offset, so that the weights stay in the cache.
  */
 static void run_tile(void *payload, int64_t tile)
 {

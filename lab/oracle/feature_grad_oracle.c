@@ -229,8 +229,8 @@ typedef struct element {
 } element;
 
 /*
- * The error of 1 / sqrt(var + eps): that of the variance, and the kernels'
- * 2^-21.
+ * Returns the error of 1 / sqrt(var + eps): the error of the variance, plus
+ * 2^-21 for the kernels.
  */
 static double root_error(const spc_feature *f, const spc__feature_moments *m)
 {

@@ -104,7 +104,7 @@ static void finish(double *out, double *tolerance, const spc_feature *f,
     *tolerance = steepest(f) * error + evaluation(f, x);
 }
 
-/* The derivative at x. That of ReLU at 0 is 0, as in PyTorch. */
+/* The derivative at x. The derivative of ReLU at 0 is 0, as in PyTorch. */
 static double derivative(const spc_feature *f, double x)
 {
     double s = 1 / (1 + exp(-x));

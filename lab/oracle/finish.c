@@ -204,7 +204,7 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
 
     if (type->stored_bits == 24)
         return number.error;
-    if (spc__conv_out_is_whole(conv)) /* tolerances are kept as floats */
+    if (spc__conv_out_is_whole(conv)) /* tolerances are stored as floats */
         return number.error + type->least_half + 0x1p-22;
     return number.error +
            ldexp(fabs(number.value) + number.error, -type->stored_bits) +
@@ -231,7 +231,7 @@ double spc__stored_slack(const spc_conv *conv, spc__bounded number)
 {
     double value = number.value, error = number.error;
 
-    if (!spc__conv_out_is_whole(conv)) /* two results, each rounded */
+    if (!spc__conv_out_is_whole(conv)) /* there are two results, each rounded */
         return spc__stored_error(conv, number) + rounding(conv, value);
     double here = spc__i8_from_float((float)value);
     double low = spc__i8_from_float((float)(value - error));

@@ -91,7 +91,8 @@ double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
         return 0;
     if (conv->accumulator == SPC_ACCUMULATOR_F16)
         return half_sum_error(magnitude, terms);
-    bool split = type->factor_bits == 24; /* fp32 may be three products */
+    /* fp32 may be split into three products */
+    bool split = type->factor_bits == 24;
     double n = ((double)terms + 8) * (split ? 3 : 1);
     double q = sqrt(magnitude), sum = sure * q;
     double factors = split                                   ? 3 * 0x1p-22
@@ -160,7 +161,7 @@ static void dot_panel(double sum[LANES], const double *weights, const float *in,
     memcpy(sum, all, sizeof(all));
 }
 
-/* As dot_panel; size[l] gets the sum of the absolute products. */
+/* Like dot_panel; size[l] gets the sum of the absolute products. */
 static void dot_panel_and_size(double sum[LANES], double size[LANES],
                                const double *weights, const float *in, int cin)
 {
@@ -211,7 +212,7 @@ static void add_pair(const layer_sums *to, int64_t row, int64_t k,
     }
 }
 
-/* As add_pair, from unpacked weights: slow, but needs no memory. */
+/* Like add_pair, but reads unpacked weights: slow, but needs no memory. */
 static void add_pair_slowly(const layer_sums *to, int64_t row, int64_t k,
                             int64_t source)
 {
@@ -245,7 +246,7 @@ static void start_row(const layer_sums *p, int64_t row)
 }
 
 /*
- * Goes offset by offset over a few rows, so that the weights stay in the cache.
+ * Processes a few rows offset by offset, so that the weights stay in the cache.
  */
 static void run_tile(void *payload, int64_t tile)
 {

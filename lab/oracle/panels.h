@@ -65,7 +65,7 @@ static inline int64_t spc__panel_at(const spc__panels *p, int64_t k, int panel)
     return (k * p->panels + panel) * p->cin * p->lanes;
 }
 
-/* The first channel of a panel. */
+/* Returns the first channel of a panel. */
 static inline int spc__panel_first(const spc__panels *p, int panel)
 {
     return panel / p->group_panels * p->group_out +

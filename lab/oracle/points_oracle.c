@@ -189,7 +189,7 @@ static bool sees(const problem *p, const point *to, const point *from, seen *s)
     for (int i = 0; i < 3; i++) {
         d[i] = from->at[i] - to->at[i];
         square[i] = d[i] * d[i];
-        if (p->inverse) /* the found point is the layer's output */
+        if (p->inverse) /* here the found point is the layer's output */
             d[i] = to->at[i] - from->at[i];
     }
     float plane = square[0] + square[1];

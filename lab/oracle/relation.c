@@ -292,7 +292,7 @@ static void search_tile(void *payload, int64_t i)
         s->index[k * rows + row] = (int32_t)input;
         pairs += input >= 0;
     }
-    /* Tiles run on all threads. Cancellation is checked once a tile, so that
+    /* Tiles run on all threads. Checks for cancellation once a tile, so that
      * threads do not wait for each other. */
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }

@@ -58,8 +58,8 @@ static spc_status reserve(spc__row_set *set, int64_t capacity, spc_error *error)
     int32_t *coords = realloc(set->coords, coord_bytes);
     if (coords == NULL)
         return spc__fail_memory(error, coord_bytes);
-    /* Stores the pointer at once, as realloc() has freed the old one even if a
-     * later allocation fails. */
+    /* Stores the pointer immediately, because realloc() has freed the old one
+     * even if a later allocation fails. */
     set->coords = coords;
     int32_t *slots = realloc(set->slots, slot_bytes);
     if (slots == NULL)

@@ -13,7 +13,7 @@
 typedef struct spc__row_set {
     int32_t *coords; /* [rows][4] */
     int64_t rows, capacity;
-    int32_t *slots; /* a row, or -1: open addressing, linear probing */
+    int32_t *slots; /* hash table with linear probing: a row, or -1 */
     uint64_t mask;
 } spc__row_set;
 

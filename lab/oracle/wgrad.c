@@ -57,11 +57,11 @@ static void add_row(double *sum, double x, const float *dy, int columns)
         sum[i] += x * (double)dy[i];
 }
 
-/* The same; size[i] gets the sum of the absolute products. */
+/* Like the function above; size[i] gets the sum of the absolute products. */
 static void add_row_and_size(double *sum, double *size, double x,
                              const float *dy, int columns)
 {
-    /* Clears the signs: fabs() of two numbers at once. */
+    /* Clears the signs, like fabs() of two numbers. */
     const bits keep = {INT64_MAX, INT64_MAX};
     pair both = {x, x};
     int i = 0;

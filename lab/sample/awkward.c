@@ -62,7 +62,7 @@ static void add_block(cloud *c, int batch, int edge, int rows)
 
 /*
  * Adds distinct cells spread over the box: an odd factor permutes them. Most
- * have no neighbour, so that tiles have few offsets.
+ * voxels have no neighbour, so that tiles have few offsets.
  */
 static void add_spread(cloud *c, int rows)
 {

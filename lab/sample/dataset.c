@@ -75,7 +75,7 @@ static const double sure = 9.2, sums_below = 0x1p23;
  */
 static const double likely = 6.5, halves_below = 2048;
 
-/* The units that both fp16 and the type of the results hold. */
+/* The units that both fp16 and the type of the results can represent. */
 static double results_below(const spc_conv *conv)
 {
     int bits = spc__dtype_of(spc__conv_out(conv))->stored_bits;
@@ -123,11 +123,12 @@ static float draw_real(spc__random *random)
 /* ---- ranges of a layer --------------------------------------------------- */
 
 typedef struct style {
-    int most;          /* COUNT: the largest integer */
-    int bits;          /* WIDE: bits of wide values */
-    int period;        /* WIDE: in each period, channel 0 has wide inputs and
-                          channel 1 wide weights */
-    bool whole;        /* WIDE: the lowest is the even one of i8 */
+    int most; /* COUNT: the largest integer */
+    int bits; /* WIDE: bits of wide values */
+    /* WIDE: channels 0 and 1 of each period have wide inputs and wide
+     * weights */
+    int period;
+    bool whole;        /* WIDE: the lowest number of i8 is the even one */
     bool ones;         /* WIDE: no wide values; narrow ones are 1 */
     int of;            /* COUNT and WIDE: one weight in `of` is not zero */
     float in, weights; /* units of inputs and weights */
@@ -168,7 +169,7 @@ static bool find_period(int *period, const spc_conv *conv, int bits,
 /* For sums of 11 bits: the widest values that fit. */
 static void narrow_style(style *s, const spc_conv *conv)
 {
-    enum { ONES = 25000 }; /* sure * sqrt(ONES) is 1455 */
+    enum { ONES = 25000 }; /* makes sure * sqrt(ONES) 1455 */
 
     while (s->bits > 2 && !find_period(&s->period, conv, s->bits, halves_below))
         s->bits--;
@@ -195,7 +196,7 @@ static style style_of(const spc_conv *conv, spc__dataset dataset)
     if (s.whole)
         s.in = s.weights = dataset == SPC__REAL ? 127 : 1;
     else if (dataset == SPC__WIDE && type->bytes == 2)
-        s.in = s.weights = 0x1p-4f; /* 2^23 units are within fp16 */
+        s.in = s.weights = 0x1p-4f; /* fp16 holds 2^23 units */
     else if (dataset == SPC__WIDE)
         s.in = 0x1p-30f;
     return s;
@@ -245,7 +246,7 @@ void spc__draw_scales(spc_scales *out, const spc_conv *conv,
     *out = (spc_scales){1, 1, 1};
     if (dataset == SPC__FULL && !spc__conv_in_is_whole(conv))
         return;
-    if (spc__conv_in_is_whole(conv)) /* sums of WIDE are within fp16 */
+    if (spc__conv_in_is_whole(conv)) /* fp16 holds the sums of WIDE */
         out->in = dataset == SPC__REAL ? 1.0f / (127 * 127) : 0x1p-8f;
     if (dataset == SPC__FULL) /* results are at most 2^14, quantised 2^6 */
         *out = (spc_scales){
@@ -274,7 +275,8 @@ static float draw_one(const style *s, spc__dataset dataset, int channel,
 {
     if (dataset == SPC__REAL)
         return draw_real(random);
-    if (dataset == SPC__COUNT || dataset == SPC__FULL) /* a bias of i8 */
+    /* the bias of an i8 layer */
+    if (dataset == SPC__COUNT || dataset == SPC__FULL)
         return draw_small(s->most, random);
     if (s->ones)
         return sign_of(random);
@@ -548,7 +550,7 @@ int spc__draw_huge(const spc_conv *conv, double largest)
 
     if (!has_ends(conv))
         return 0;
-    if (sums_in_half(conv)) /* partial sums must be finite too */
+    if (sums_in_half(conv)) /* partial sums must also be finite */
         largest = fmax(largest, halves_below);
     if (half)
         return (int)fmin(14, floor(log2(60000 / fmax(largest, 1))));

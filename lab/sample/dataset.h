@@ -16,7 +16,7 @@
 typedef enum spc__dataset {
     SPC__COUNT, /* small integers: every product changes the sum */
     SPC__WIDE,  /* integers with as many bits as the type multiplies exactly */
-    SPC__FULL,  /* numbers of all bits; for i8, the largest sums */
+    SPC__FULL,  /* numbers with all bits; for i8, the largest sums */
     SPC__REAL,  /* uniform in [-1, 1) */
     SPC__DATASETS
 } spc__dataset;

@@ -70,8 +70,8 @@ static float sign_of(spc__random *random)
     return spc__random_u64(random) >> 63 ? -1 : 1;
 }
 
-/* Draws i8 near the limits, but such that no sum overflows 32 bits. The sign is
- * that of the channel, so that products do not cancel. */
+/* Draws i8 near the limits, but such that no sum overflows 32 bits. All numbers
+ * have the channel's sign, so that products do not cancel. */
 static float draw_whole(const spc_conv *conv, int channel, spc__random *random)
 {
     double products =
@@ -169,7 +169,7 @@ static float draw_number(span exponents, int64_t index, int bits,
                          spc__random *random)
 {
     span of = quarter_of(exponents, index);
-    uint32_t half = 1u << (bits - 1); /* the least with this many bits */
+    uint32_t half = 1u << (bits - 1); /* the least number with this many bits */
     float sign = sign_of(random);
     float significand = (float)(half + spc__random_below(random, half));
     int e = of.low +

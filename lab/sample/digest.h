@@ -5,7 +5,7 @@
 
 #include "context/ctx.h"
 
-enum { SPC__DIGESTS_MAX = 320 }; /* most digests that may be enqueued at once */
+enum { SPC__DIGESTS_MAX = 320 }; /* how many digests may be enqueued at once */
 
 /*
  * Digests count in pairs of bytes: an odd number of them on a device is

@@ -71,7 +71,7 @@ spc_status spc__expect(double *reference, float *tolerance,
                        const volatile int *cancel, spc_error *error)
 {
     size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);
-    /* One byte more, as malloc(0) may return NULL. */
+    /* Allocates one byte more, as malloc(0) may return NULL. */
     double *magnitude = malloc(bytes + 1);
 
     if (magnitude == NULL)

@@ -242,7 +242,7 @@ spc_status spc__fixture_mend_weights(bool *held, spc__fixture *fixture)
     uint64_t digests[SPC__DATASETS];
     spc_status status = digest_weights(fixture, digests);
 
-    /* A failure to read is no verdict. */
+    /* A failure to read gives no verdict. */
     *held = status != SPC_OK ||
             memcmp(digests, fixture->weights_digest, sizeof(digests)) == 0;
     return *held ? status : upload_weights(fixture);
@@ -452,7 +452,8 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
     if (status != SPC_OK ||
         (fixture->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
-    if (fixture->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
+    /* the gradient to which the layer adds */
+    if (fixture->sample->conv.pass == SPC_WGRAD)
         return spc_memory_upload(to->data, fixture->ctx,
                                  fixture->sample->weights[dataset], bytes);
     return spc_plan_pack(to->data, plan, fixture->weights[dataset].data,

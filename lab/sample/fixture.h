@@ -32,7 +32,7 @@ typedef struct spc__fixture {
     spc__digester *digester;
     spc__random offsets;
     spc__guards guards;
-    uint64_t zone_digest[2];           /* by is_far */
+    uint64_t zone_digest[2];           /* indexed by is_far */
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL for a linear layer */
     /*
      * An awkward scene has one array for all data sets, so that a kernel that
@@ -52,7 +52,7 @@ typedef struct spc__fixture {
      */
     spc__guarded weights[SPC__DATASETS];
     uint64_t weights_digest[SPC__DATASETS];
-    /* Of the current candidate and the current scene. */
+    /* State of the current candidate and scene. */
     spc__guarded packed[SPC__DATASETS], out, workspace;
     int64_t out_rows;
     /*

@@ -25,8 +25,8 @@ typedef enum spc__odd {
 enum {
     SPC__ODD_RIGHT,         /* the same value as without such operands */
     SPC__ODD_RIGHT_OR_NONE, /* the same value or NaN: the output does not see
-                             * the weight, but a kernel may multiply it by
-                             * zero */
+                             * the weight, but a kernel may multiply the weight
+                             * by zero */
     SPC__ODD_NONE,          /* NaN */
     SPC__ODD_PLUS,          /* infinite, or NaN */
     SPC__ODD_MINUS,

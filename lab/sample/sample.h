@@ -30,8 +30,9 @@ typedef struct spc__sample_scene {
     int64_t rows_read; /* number of inputs that some pair reads */
     int offsets_used;  /* number of offsets that some pair uses */
     const char *name;
-    int64_t voxels;        /* voxels of the scene: the inputs of the layer, or
-                            * of the layer that an inverse layer inverts */
+    /* voxels of the scene: inputs of the layer or, for an inverse layer, of the
+     * layer that it inverts */
+    int64_t voxels;
     const int32_t *coords; /* [voxels][4] */
     /* The second set of a layer with two given sets, unless it is generated. */
     const int32_t *given; /* [given_voxels][4], or NULL */
@@ -66,9 +67,10 @@ typedef struct spc__sample_scene {
 typedef struct spc__sample {
     spc_conv conv;
     uint64_t seed;
-    const void *weights[SPC__DATASETS]; /* canonical, the layer's type */
+    /* canonical weights in the layer's type */
+    const void *weights[SPC__DATASETS];
     const float *bias[SPC__DATASETS];   /* [cout]; NULL without a bias */
-    const float *scale[SPC__DATASETS];  /* scale, like the bias */
+    const float *scale[SPC__DATASETS];  /* [cout]; NULL without a scale */
     spc_scales scales[SPC__DATASETS];   /* scales of tensors of i8 */
     int given;                       /* the caller's scenes, which come first */
     int scene_count;                 /* number of scenes, including the awkward

@@ -11,7 +11,7 @@
  */
 typedef struct spc__sample_header {
     char magic[16];
-    spc_conv conv;  /* the layer; its list of offsets is at `offsets` */
+    spc_conv conv;  /* the layer, whose list of offsets is at `offsets` */
     size_t offsets; /* 0 for a layer without a list */
     uint64_t seed;
     int given, scene_count;

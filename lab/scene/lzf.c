@@ -44,7 +44,8 @@ bool spc__lzf_decompress(void *out, size_t out_bytes, const void *in,
         length += SHORTEST;
         if (distance > (size_t)(to - start) || length > (size_t)(stop - to))
             return false;
-        /* Byte by byte: the source may overlap what is being written. */
+        /* Copies byte by byte, because the source may overlap the
+         * destination. */
         for (; length > 0; length--, to++)
             *to = *(to - distance);
     }

@@ -319,7 +319,7 @@ spc_status spc__scene_load(spc_scene **out, const char *text,
                  ? spc__scene_read(&voxels, spec, channels, error)
                  : spc__scene_generate(&voxels, spec->name + 4, error);
     if (status == SPC_OK) {
-        if (voxels.info.points == 0) /* they were voxels from the start */
+        if (voxels.info.points == 0) /* the file had voxels, not points */
             voxels.info.points = voxels.count;
         descend(&voxels, spec->level);
         if (range != NULL && range->shape != NULL)

@@ -49,7 +49,7 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
 typedef struct spc__source_position {
     const char *path;
     int64_t row;  /* index from 0 */
-    int64_t byte; /* its offset in the file */
+    int64_t byte; /* offset in the file, in bytes */
 } spc__source_position;
 
 /*
@@ -166,7 +166,7 @@ spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
 /* The values of a generator's options, in the order of its table. */
 typedef struct spc__scene_values {
     int64_t at[4];
-    bool has_voxel; /* the caller gave out->size */
+    bool has_voxel; /* true if the caller has set out->size */
 } spc__scene_values;
 
 /*

@@ -63,7 +63,7 @@ static spc_status check_path(const char *path, spc_error *error)
     struct stat facts;
 
     if (stat(path, &facts) != 0)
-        return SPC_OK; /* opening it gives the better error message */
+        return SPC_OK; /* opening the file gives a better error message */
     if (S_ISDIR(facts.st_mode))
         return spc__fail(error, SPC_EIO,
                          "cannot read '%s': it is a directory, not a file of "

@@ -121,7 +121,7 @@ enum { UNIFORM_N, UNIFORM_EXTENT, UNIFORM_SEED, UNIFORM_BATCH };
 /*
  * A keyed permutation of [0, total): a Feistel network on the next even
  * number of bits, walked until it lands inside (Black and Rogaway 2002).
- * Distinct numbers give distinct voxels, so nothing has to be remembered.
+ * Distinct numbers give distinct voxels, so no list of used ones is needed.
  */
 typedef struct shuffle {
     uint64_t key;

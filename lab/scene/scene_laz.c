@@ -2,7 +2,8 @@
 /*
  * scene_laz.c - the points of compressed LAS files, through laszip.
  *
- * laszip opens the file by its name. Our reader has checked the header before.
+ * laszip opens the file by its name. The LAS reader has checked the header
+ * before.
  */
 #include "lab/scene/scene_las.h"
 

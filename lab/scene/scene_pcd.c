@@ -21,7 +21,7 @@ typedef struct pcd_field {
     char type; /* 'I', 'U' or 'F' */
     int64_t size, count;
     spc__cell cell;
-    int64_t byte; /* its offset in a row */
+    int64_t byte; /* offset in a row, in bytes */
     int column;   /* column of its first number; -1: not read */
     int kept;     /* count of numbers that are read */
 } pcd_field;
@@ -33,7 +33,7 @@ typedef struct pcd {
     int field_count;
     int64_t width, height, points; /* -1: not stated */
     int64_t rows, row_bytes, row_numbers;
-    int columns; /* numbers of a row that is passed on */
+    int columns; /* numbers of a row of the result */
     bool has_axis[3];
     enum { ASCII, BINARY, COMPRESSED } data;
 } pcd;
@@ -157,7 +157,7 @@ static spc_status read_line(pcd *p, int word, spc__span rest, spc_error *error)
 {
     switch (word) {
     case FIELDS:
-    case COLUMNS: /* the name until version 0.5 */
+    case COLUMNS: /* this was the name until version 0.5 */
         return read_fields(p, rest, error);
     case SIZE:
         return read_sizes(p, rest, offsetof(pcd_field, size), 8, error);

@@ -26,7 +26,7 @@ static const char *const type_names[] = {
 enum { TYPES = 8 };
 
 typedef struct ply_property {
-    spc__cell count; /* type of a list's count, or SPC__CELL_NONE */
+    spc__cell count; /* type of the count of a list, or SPC__CELL_NONE */
     spc__cell type;
     /* column in a row: 0, 1, 2 are a vertex's x, y, z; -1: not read */
     int column;
@@ -34,7 +34,7 @@ typedef struct ply_property {
 
 typedef struct ply_element {
     int64_t rows;
-    int first; /* property */
+    int first; /* index of its first property */
     int properties;
     bool is_vertex;
 } ply_element;

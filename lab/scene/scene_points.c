@@ -16,7 +16,8 @@ typedef struct point_rows {
     spc_point_rows *out;
     const char *path;
     spc__columns columns;
-    int order[SPC__COLUMNS_MOST]; /* by column of the result */
+    /* the file's column for each column of the result */
+    int order[SPC__COLUMNS_MOST];
 } point_rows;
 
 static bool holds(const int *at, int count, int column)

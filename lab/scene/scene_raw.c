@@ -107,10 +107,11 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 }
 
 typedef struct fit_table {
-    double of[SPC__COLUMNS_MOST + 1]; /* fit by number of columns; -1: the rows
-                                       * are not whole */
-    double chance;                    /* an insignificant difference */
-    int best;                         /* 0: no count gives whole rows */
+    /* fit for each number of columns; -1: no whole rows */
+    double of[SPC__COLUMNS_MOST + 1];
+    double chance; /* an insignificant difference */
+    /* best number of columns; 0: none gives whole rows */
+    int best;
 } fit_table;
 
 /* Finds how well each number of columns fits the numbers: with the right
@@ -135,7 +136,8 @@ static spc_status find_fits(fit_table *out, const spc__scene_file *file,
                      : edge_count > 0 ? fit_of(classes, count, c)
                                       : 0;
         /*
-         * A multiple of the right number fits as well, so it must fit better.
+         * A multiple of the right number fits equally well, so a larger number
+         * must fit better.
          */
         if (whole && c <= MOST_COLUMNS &&
             (out->best == 0 || out->of[c] > out->of[out->best] + 0.02))

@@ -32,7 +32,7 @@ typedef struct object {
     double x, y, z;  /* centre */
     double cos, sin; /* cosine and sine of the yaw, for boxes */
     double a, b, c;  /* half extents; radius a, half height c */
-    double circle;   /* radius of its circle on the ground */
+    double circle;   /* radius of the bounding circle on the ground */
 } object;
 
 typedef struct street {

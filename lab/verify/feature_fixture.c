@@ -92,7 +92,7 @@ spc_status spc__feature_fixture_open(spc__feature_fixture *b, spc_ctx *ctx,
     spc__guards_init(&b->guards, ctx,
                      (size_t)feature->channels * sizeof(float));
     for (int i = SPC__FEATURE_INDEX; i < SPC__FEATURE_ARRAYS; i++)
-        b->arrays[i].is_far = true; /* operators write to them */
+        b->arrays[i].is_far = true; /* operators write to these arrays */
     if ((status = spc_feature_plan_create(&b->plan, ctx, feature,
                                           SPC_PLAN_JIT)) != SPC_OK)
         return status;

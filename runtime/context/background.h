@@ -11,8 +11,7 @@ typedef struct spc__background spc__background;
 struct spc__background {
     void (*end)(spc__background *self); /* ends its thread */
     void (*release)(
-        spc__background *self); /* frees its memory afterwards, including the
-                                   flags */
+        spc__background *self); /* then frees its memory, including the flags */
 };
 
 #endif

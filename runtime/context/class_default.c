@@ -64,7 +64,7 @@ static bool is_layer(const spc__problem_key *key)
 /* ---- the problems of each class ------------------------------------------ */
 
 typedef struct member {
-    char *class; /* its key as text */
+    char *class; /* the key of the class as text */
     spc__problem_key key;
     spc__provenance from;
     const char *file;
@@ -145,7 +145,7 @@ static void release(members *all)
 /* ---- the best of a class ------------------------------------------------- */
 
 typedef struct contender {
-    spc__trial trial; /* of the first problem that timed it */
+    spc__trial trial; /* trial of the first problem that timed it */
     double behind;    /* sum of log(time / best time) */
     int measured;
 } contender;

@@ -16,7 +16,7 @@ typedef struct spc__failure spc__failure; /* the last failure of a thread */
 typedef struct spc__related_list spc__related_list; /* related.c */
 
 struct spc_ctx {
-    unsigned forks; /* spc__forks() at its creation */
+    unsigned forks; /* spc__forks() when it was created */
     int users; /* counts the caller's handle and every set, cloud and plan */
     spc__log log;
     spc__device *device;
@@ -24,25 +24,28 @@ struct spc_ctx {
                             * use */
     spc__cache *cache;     /* NULL: no database */
     bool stores;           /* one of its layers is writable */
-    spc_error no_store;    /* the reason; SPC_OK: disabled by the caller */
+    /* why nothing is stored; SPC_OK: the caller's wish */
+    spc_error no_store;
     spc__modules *modules;
-    spc__attrs target; /* facts for templates */
+    spc__attrs target; /* facts about the device for templates */
     spc_device_info info;
     spc_stats stats;
     int threads;
     size_t zone_bytes;   /* guard zone with a pattern around arrays of new sets
                           * and maps, checked by lab/gate */
     bool allows_statics; /* set by tests: accept code with static memory */
-    bool trusts_layers;  /* run host code of all layers, whoever owns them */
+    /* runs host code of all layers, whoever owns the files */
+    bool trusts_layers;
     char *template_dir;
-    char *key;                          /* for signatures, or NULL */
+    char *key;                          /* public key for signatures, or NULL */
     char *shipped;                      /* the lowest database file, or NULL */
     char *shipped_folder;               /* as given by the caller, or NULL */
     spc__related_list *related;         /* NULL: never asked for */
     struct spc__background *background; /* NULL: not started */
     const volatile int *cancel;         /* the caller's, or NULL */
-    pthread_mutex_t failures_lock;      /* guards the list, not its records */
-    spc__failure *failures; /* plans execute, and fail, on any thread */
+    /* guards the list, but not its records */
+    pthread_mutex_t failures_lock;
+    spc__failure *failures; /* one for each thread on which a call failed */
 };
 
 /* Adds and removes one user of the context. Removing the last one closes it.
@@ -71,7 +74,7 @@ typedef struct spc__code {
     spc__module *module; /* owned by the context */
     spc__attrs launch;
     spc__attrs resources;
-    size_t statics; /* spc__code_statics */
+    size_t statics; /* see spc__code_statics */
     char artefact[65];
 } spc__code;
 

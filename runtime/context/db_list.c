@@ -14,7 +14,7 @@
 typedef struct listing {
     spc_status (*each)(const spc_db_row *row, void *payload);
     void *payload;
-    bool all; /* also records that are not layers */
+    bool all; /* also lists records that are not of layers */
 } listing;
 
 /* Describes a kernel: template and configuration. */
@@ -151,7 +151,8 @@ spc_status spc_db_each_record(spc_ctx *ctx,
 
 typedef struct trial_query {
     int64_t id;
-    const char *file; /* the uppermost file that lists it; NULL: none so far */
+    /* uppermost file that lists the network; NULL: none so far */
+    const char *file;
 } trial_query;
 
 /* Finds the file that a listing showed with this problem. */
@@ -210,8 +211,7 @@ spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
     if (status == SPC_OK)
         status = spc__cache_each(ctx->cache, find_problem, &query,
                                  spc__error_of(ctx));
-    if (status == SPC_EDB && query.file != NULL) /* the damage is in another
-                                                  * file */
+    if (status == SPC_EDB && query.file != NULL) /* another file is damaged */
         status = SPC_OK;
     if (status == SPC_OK && query.file == NULL)
         status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,

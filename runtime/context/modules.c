@@ -23,7 +23,7 @@ struct spc__loaded {
     spc__module *module;
     spc__attrs resources;
     size_t statics;
-    int uses; /* loads that were not undone */
+    int uses; /* loads minus unloads */
     held *kernels;
     int kernel_count;
 };
@@ -58,7 +58,7 @@ struct spc__modules {
 static bool grow(void *array, int count, size_t element_bytes)
 {
     void **at = array;
-    if (count & (count - 1)) /* full only at powers of two */
+    if (count & (count - 1)) /* the array is full only at powers of two */
         return true;
     void *more = realloc(*at, element_bytes * (count ? 2u * (size_t)count : 1));
     if (more != NULL)
@@ -237,7 +237,7 @@ bool spc__modules_named(spc__code *out, spc_ctx *ctx, const char *name)
         if (strcmp(entry->name, name) != 0)
             continue;
         spc__loaded *module = spc__modules_find(modules, entry->artefact);
-        if (module == NULL) /* the tuner unloaded it */
+        if (module == NULL) /* the tuner unloaded the module */
             return false;
         module->uses++;
         spc__loaded_code(out, module, &entry->launch);

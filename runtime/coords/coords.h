@@ -37,27 +37,28 @@ struct spc_coords {
     size_t zone_bytes; /* guard zone around each array of sets and maps: 0 or a
                         * multiple of 256 */
     int capacity, rows_padded;     /* the numbers as kernels see them */
-    int reserved, reserved_padded; /* their upper bounds */
+    int reserved, reserved_padded; /* upper bounds of these numbers */
     const char *fixed; /* why the capacity cannot change; NULL: it can */
     int rows;       /* at the last check, or as given by the caller */
-    int asked;      /* number of given rows, as of the last check */
+    int asked;      /* rows that the caller gave, as of the last check */
     bool checked;   /* `rows` agrees with the device */
     bool filled;    /* a fill was enqueued; until then the arrays are zero */
     bool in_flight; /* the fill may still be running on the caller's stream */
-    bool by_itself; /* can be filled without a map: memory for this is allocated
-                     * at creation */
+    /* can be filled without a map, for which memory is allocated at creation */
+    bool by_itself;
     /* For a set of outputs: its inputs and rule. Its rows are in ascending
      * order. */
     spc_coords *from;
     spc_geometry rule;
-    spc__derivation by; /* how kernels derive it; `from` keeps the root alive */
-    struct spc__regroup *regroup; /* of a regrouped set (regroup.h) */
+    /* how kernels derive the set; `from` keeps the root alive */
+    spc__derivation by;
+    struct spc__regroup *regroup; /* data of a regrouped set (regroup.h) */
     int32_t *data; /* [capacity][4]: rows of outputs and regrouped sets, or a
-                    * copy of the caller's rows; may be NULL */
+                    * copy of the caller's; may be NULL */
     void *keys;
     int *order;
-    int32_t *stats; /* [SPC_INDEX_STATS], and the number of voxels */
-    int *count;     /* the last statistic */
+    int32_t *stats; /* [SPC_INDEX_STATS], then the number of voxels */
+    int *count;     /* points to the last statistic */
     int32_t seen[SPC_INDEX_STATS + 1]; /* the statistics, as of the last
                                           check */
     int *twins;     /* first row of each group of equal rows, for merging

@@ -76,9 +76,9 @@ typedef struct spc__map_pairs {
     int *in, *out, *place;
     int *first;
     int *begin;
-    size_t entries; /* of `in`, `out` and `place` */
-    bool fits;      /* they have memory for the pairs of one filling */
-    bool is_stale;  /* if so: the map was filled again since */
+    size_t entries; /* entries of `in`, `out` and `place` */
+    bool fits;      /* allocated for the pairs of one fill */
+    bool is_stale;  /* if `fits`: the map was filled again since */
 } spc__map_pairs;
 
 /* Maximum number of bits of a key. */
@@ -94,7 +94,7 @@ enum { SPC__KEY_BITS = 64 };
 typedef struct spc__map_layout {
     struct spc__map_layout *next;
     const spc__row_order *sorted; /* NULL: key order */
-    int by;                       /* SPC_INDEX_BY_ of a sorted order */
+    int by;                       /* the SPC_INDEX_BY_ of a sorted order */
     int group, groups;
     int begin, end;   /* offsets of the group */
     uint32_t *bit_of; /* [offsets], or [SPC__KEY_BITS] for orders by key */
@@ -104,7 +104,7 @@ typedef struct spc__map_layout {
     bool borrows_index; /* uses the index of group 0 */
     unsigned *mask;
     spc__map_tiles *tiles;
-    spc__map_pairs *pairs; /* of the plain order; NULL: not prepared */
+    spc__map_pairs *pairs; /* pairs of the plain order; NULL: not prepared */
 } spc__map_layout;
 
 /*

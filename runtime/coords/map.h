@@ -35,16 +35,16 @@ struct spc_map {
     int offsets, mask_words;
     int centre; /* the offset whose input is the output row, or -1 */
     void *work; /* private to the indexer */
-    spc_map *derived, *derived_from; /* spc__map_derive */
-    int64_t pairs;                   /* at the last check */
+    spc_map *derived, *derived_from; /* linked by spc__map_derive */
+    int64_t pairs;                   /* pairs at the last check */
     bool filled;          /* a fill was enqueued; until then the map is empty */
-    int in_rows, to_rows; /* capacities of its sets at that time */
+    int in_rows, to_rows; /* capacities of its sets at the last fill */
     bool in_flight;       /* the fill may still be running (spc__coords_land) */
     bool counted; /* `pairs` is exact: the coordinates were known and were not
                    * updated since */
     bool checked; /* checked since the last fill */
-    bool fits_lists;         /* spc_map_fit_lists */
-    spc__map_layout plain;   /* in key order */
+    bool fits_lists;         /* set by spc_map_fit_lists */
+    spc__map_layout plain;   /* the order of keys */
     spc__map_layout *sorted; /* prepared sorted orders */
     spc__attachment *attached[SPC__ATTACHMENTS];
 };

@@ -62,7 +62,7 @@ spc_status spc__inspect(spc_coords *const *sets, int set_count,
                         spc__scratch *scratch, void *stream, spc_error *error)
 {
     spc__scratch own = {0};
-    spc__part few[4]; /* enough for a set, or a map that knows its pairs */
+    spc__part few[4]; /* enough for a set, or for a map that knows its pairs */
     spc_ctx *ctx = set_count > 0   ? sets[0]->ctx
                    : map_count > 0 ? maps[0]->ctx
                                    : NULL;

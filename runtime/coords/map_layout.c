@@ -178,7 +178,7 @@ static spc_status refill_tiles(const spc_map *map,
     const spc__map_tiles *tiles = layout->tiles;
     spc_status status = SPC_OK;
 
-    if (layout->sorted && tiles) /* made together with the rows */
+    if (layout->sorted && tiles) /* the tiles are made together with the rows */
         tiles = tiles_after(map, tiles);
     for (; status == SPC_OK && tiles; tiles = tiles_after(map, tiles))
         status = map->in->indexer->tile(map, layout, tiles, stream, error);
@@ -250,7 +250,7 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 
     if (status == SPC_OK && spc__map_is_filled(map))
         status = map->in->indexer->fill(map, &map->plain, stream, error);
-    if (status != SPC_OK) { /* an index that exists counts as filled */
+    if (status != SPC_OK) { /* an existing index would count as filled */
         dealloc(map, map->plain.index);
         map->plain.index = NULL;
     }

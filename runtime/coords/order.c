@@ -48,8 +48,8 @@ typedef void unit_rule(int unit[3], const int offset[3]);
 struct spc__row_order {
     const char *name;
     unit_rule *unit;
-    bool splits; /* units are split while bits are left */
-    bool planes; /* planes come before the units */
+    bool splits; /* splits units while bits are left */
+    bool planes; /* planes come before units */
     int groups;
     int by; /* SPC_INDEX_BY_ */
 };
@@ -139,11 +139,11 @@ int spc__group_begin(int group, int groups, int offsets)
 
 /* An offset of the kernel. Sorting makes the offsets of a unit neighbours. */
 typedef struct ranked {
-    int number; /* k */
+    int number; /* the index k */
     int unit[3];
     int far;   /* of the unit: the largest |x| + |y| + |z| */
     int steep; /* |z| */
-    bool flat; /* in the plane z = 0, where the orders split lines */
+    bool flat; /* lies in the plane z = 0, where orders split lines */
 } ranked;
 
 static int norm(const int offset[3])
@@ -233,7 +233,7 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
     for (int i = 0; i < count; i++)
         units += i == 0 || !same_unit(&list[i], &list[i - 1]);
     int spare = splits && units < limit ? limit - units : 0;
-    for (int i = count - 1; i >= 0; i--) { /* starts at the nearest */
+    for (int i = count - 1; i >= 0; i--) { /* the nearest comes first */
         bool begins = i == count - 1 || !same_unit(&list[i], &list[i + 1]);
         if (!begins && spare > 0) {
             spare--;

@@ -17,14 +17,14 @@
 struct spc_voxels {
     spc_ctx *ctx;
     spc_voxelisation how;
-    spc_coords *set; /* set of the list; it may also hold parked points */
+    spc_coords *set; /* set of the listed voxels; may also hold parked points */
     int plane;       /* voxels of a plane of parked points behind the grid */
     int cells[3];
     int pitch; /* floats from one point to the next */
     int capacity;
-    int32_t *list; /* [points][4] */
+    int32_t *list; /* voxels of the points, [points][4] */
     int32_t *stats;
-    int32_t *count; /* voxels */
+    int32_t *count; /* number of voxels */
     int32_t *coords;
     int32_t *points_of;
     void *features;

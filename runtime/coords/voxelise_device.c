@@ -84,7 +84,8 @@ static spc_status device_fill(const spc_voxels *v,
                               spc_error *error)
 {
     const voxelise_work *w = v->work;
-    int64_t items = (int64_t)args->room * args->columns; /* one thread each */
+    /* a thread for each item */
+    int64_t items = (int64_t)args->room * args->columns;
 
     return launch(v, w->fill, (items + w->block - 1) / w->block, 0, args,
                   stream, error);

@@ -25,7 +25,7 @@
 
 struct spc__object {
     void *handle;
-    int fd; /* -1: loaded from a file that is already deleted */
+    int fd; /* -1: the file was deleted after loading */
 };
 
 /* Checks the headers. The loader maps segments without checking the length of

@@ -18,10 +18,10 @@ typedef struct spc__cuda_device {
     CUcontext context;
     bool retained; /* this device must release the primary context */
     int ordinal;
-    int sm; /* 90 */
+    int sm; /* for example 90 */
     int multiprocessors;
     spc__hooked memory;
-    unsigned forks; /* spc__forks() when it was opened */
+    unsigned forks; /* spc__forks() at the time of opening */
     int shared_block, shared_sm, registers_sm, max_threads;
     size_t l2_bytes;
     spc_device_info info;

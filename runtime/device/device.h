@@ -17,12 +17,13 @@
 
 #include <stdio.h>
 
-typedef struct spc__device spc__device; /* the struct of each device begins
-                                         *with: const spc__device_ops ops; */
+/* each device's struct begins with const spc__device_ops ops; */
+typedef struct spc__device spc__device;
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
-typedef struct spc__pool spc__pool;   /* base/pool.h */
-typedef struct spc__graph spc__graph; /* runs that are launched together */
+typedef struct spc__pool spc__pool; /* base/pool.h */
+/* captured runs that are launched together */
+typedef struct spc__graph spc__graph;
 
 /* A position in a graph under capture: after these nodes. */
 enum { SPC__MARK_NODES = 32 };
@@ -57,8 +58,8 @@ typedef struct spc__measure {
 typedef struct spc__device_options {
     int threads;
     const spc__log *log;
-    spc_memory_hook memory; /* allocator of the caller; all NULL: the allocator
-                               of the device */
+    /* the caller's allocator; all NULL: the device's own */
+    spc_memory_hook memory;
 } spc__device_options;
 
 /* c[rows][columns] = a[rows][depth] times the transpose of b[columns][depth].
@@ -79,14 +80,15 @@ typedef struct spc__part {
 } spc__part;
 
 typedef struct spc__device_ops {
-    const char *name; /* "cuda" */
+    const char *name; /* such as "cuda" */
 
     /* Properties that callers need instead of comparing the device's name. */
-    bool is_emulation;        /* verifies kernels, is never chosen by default,
-                               * and has the target of another device */
+    /* only verifies kernels: never chosen by default, and has another device's
+     * target */
+    bool is_emulation;
     bool runs_on_host_cores;  /* kernels compete with compilers for cores */
     bool measures_alone;      /* no compilation during a timing */
-    bool stays_in_process;    /* a child of fork() cannot use it */
+    bool stays_in_process;    /* a forked child cannot use it */
     bool builds_maps_on_host; /* builds maps with host threads instead of
                                  kernels */
     unsigned index_block;     /* threads of a block that builds a map; 0: the

@@ -190,7 +190,7 @@ static int cpu_list(spc_device_info *out, int capacity)
 {
     const struct isa *isa;
     if (choose_isa(&isa, NULL) != SPC_OK)
-        isa = best_isa(); /* opening the device reports the error */
+        isa = best_isa(); /* opening the device will report the error */
     if (capacity > 0)
         describe(out, isa, spc__cpu_count());
     return 1;
@@ -401,7 +401,7 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
     if (measure->cold)
         status = flush_create(&cpu->flush, cpu->host.threads, error);
     if (status == SPC_OK)
-        status = time_runs(measure, 1, &ns); /* warms up pages, caches and
+        status = time_runs(measure, 1, &ns); /* a warm-up of pages, caches and
                                               * clocks */
     /* Timed again when warm: the first run may take many times as long. */
     if (status == SPC_OK && !measure->cold)

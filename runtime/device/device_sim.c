@@ -33,7 +33,7 @@ enum {
     MULTIPROCESSORS = 4,
     REGISTERS_SM = 65536,
     SHARED_RESERVED = 1024, /* reserved in every block by the system */
-    FRESH_BYTE = 0xcd       /* new memory */
+    FRESH_BYTE = 0xcd       /* content of new memory */
 };
 
 struct spc__kernel {
@@ -50,7 +50,7 @@ typedef struct sim_device {
     char flags[192];
     spc__pool *pool;        /* threads of launches; NULL: not needed yet */
     spc__sim_worker *idle;  /* workers that no launch uses */
-    atomic_ullong launches; /* begun so far */
+    atomic_ullong launches; /* launches begun so far */
 } sim_device;
 
 static sim_device *self(spc__device *device)
@@ -152,8 +152,8 @@ static int sim_list(spc_device_info *out, int capacity)
     spc__sim_options options;
 
     if (choose_options(&options, NULL) != SPC_OK)
-        options.target =
-            &spc__architectures[0]; /* opening the device reports it */
+        options.target = &spc__architectures[0]; /* opening the device will
+                                                  * report the error */
     if (capacity > 0)
         describe(out, &options);
     return 1;
@@ -404,7 +404,8 @@ static spc__pool *threads_for(sim_device *sim, const spc__launch *launch)
     pthread_mutex_lock(&sim->host.lock);
     if (spc__pool_helpers(sim->pool) == 0) {
         spc__pool_free(sim->pool);
-        spc__pool_create(&sim->pool, threads, NULL); /* NULL if it fails */
+        /* the pool is NULL if this fails */
+        spc__pool_create(&sim->pool, threads, NULL);
     }
     spc__pool *pool = sim->pool;
     pthread_mutex_unlock(&sim->host.lock);
@@ -499,7 +500,7 @@ const spc__device_ops spc__device_sim = {
     .name = "sim",
     .is_emulation = true,
     .runs_on_host_cores = true,
-    .index_block = 128, /* fibers are expensive, barriers are not */
+    .index_block = 128, /* few, as fibers are expensive */
     .list = sim_list,
     .open = sim_open,
     .close = sim_close,

@@ -20,7 +20,7 @@ const spc__device_ops *const spc__device_table[] = {
     &spc__device_cuda,
     &spc__device_cpu,
 #ifndef SPC_RUNTIME_ONLY
-    &spc__device_sim, /* for authors of kernels */
+    &spc__device_sim, /* only for authors of kernels */
 #endif
     NULL,
 };
@@ -73,7 +73,7 @@ static spc_status open_best(spc__device **out,
         const spc__device_ops *ops = spc__device_table[i];
         if (ops->is_emulation)
             continue;
-        spc__error_clear(error); /* the error of an earlier device */
+        spc__error_clear(error); /* clears the error of an earlier device */
         status = ops->open(out, -1, options, error);
         if (status != SPC_OK && status != SPC_ENODEVICE &&
             !ops->runs_on_host_cores)

@@ -52,11 +52,11 @@ enum {
     SPC__SIM_MAX_BLOCK = 1024,
     SPC__SIM_WARPS = SPC__SIM_MAX_BLOCK / 32,
     SPC__SIM_BARRIERS = 16,
-    SPC__SIM_CANARY = 256, /* bytes behind a block's shared memory */
+    SPC__SIM_CANARY = 256, /* bytes after a block's shared memory */
     /* Limits of deferred operations in flight. */
-    SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
-    SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
-    SPC__SIM_BULKS = 256,    /* bulk copies of a block */
+    SPC__SIM_COPIES = 1024,  /* pending cp.async of a thread */
+    SPC__SIM_PRODUCTS = 128, /* pending wgmma of a warp */
+    SPC__SIM_BULKS = 256,    /* pending bulk copies of a block */
     SPC__SIM_CLUSTER = 8,    /* blocks of a cluster */
     SPC__SIM_MBARS = 512,    /* tracked barriers in shared memory */
     SPC__SIM_SETS = 4        /* sets of fibers for the race checker */
@@ -90,7 +90,7 @@ typedef struct spc__sim_fiber {
     int group;                  /* commit groups so far */
     char *stack_low;
     size_t stack_bytes;
-    void *fake_stack; /* AddressSanitizer's */
+    void *fake_stack; /* for AddressSanitizer */
     void *race_fiber; /* for ThreadSanitizer: an element of the array below */
     void *race_fibers[SPC__SIM_SETS];
     void *context; /* a ucontext_t, if swapcontext is used */
@@ -118,8 +118,8 @@ typedef struct spc__sim_warp {
     spc_sim_thread *lanes[32];
     int index;
     uint32_t members; /* lanes that exist */
-    uint32_t ready;   /* may run */
-    uint32_t yielded; /* becomes ready when no other lane is */
+    uint32_t ready;   /* lanes that may run */
+    uint32_t yielded; /* lanes that become ready when no other lane is */
     uint32_t arrived; /* lanes that have arrived at the current collective */
     uint32_t held;    /* lanes that wait at a block or named barrier */
     uint32_t done;
@@ -138,7 +138,7 @@ typedef struct spc__sim_barrier {
     int expected, arrived;
     int phase;
     uint32_t waiting[SPC__SIM_WARPS];
-    char *sync; /* two tokens of the race checker, by phase */
+    char *sync; /* tokens of the race checker, for two phases */
 } spc__sim_barrier;
 
 typedef struct spc__sim_block {
@@ -147,10 +147,10 @@ typedef struct spc__sim_block {
     int threads, warp_count, live;
     uint32_t ready; /* warps with a ready lane */
     unsigned char *shared;
-    char *tokens;       /* new for every block: a release in one block must not
-                         * match an acquire in another */
-    char *cluster_sync; /* two tokens, by phase; all blocks use the tokens of
-                         * the first block */
+    char *tokens; /* new for every block: a release in one block must not
+                   * match an acquire in another */
+    /* tokens for two phases; all blocks use those of the first block */
+    char *cluster_sync;
     spc__sim_bulk bulks[SPC__SIM_BULKS]; /* ordered by issue */
     int bulk_count;
     spc__sim_barrier barriers[SPC__SIM_BARRIERS];
@@ -174,7 +174,7 @@ typedef struct spc__sim_launch {
     int shared_bytes;
     bool cooperative;
     int cluster;           /* blocks of one cluster; 1: no clusters */
-    atomic_int next_block; /* or cluster */
+    atomic_int next_block; /* next block or cluster to run */
     atomic_int workers;    /* workers with blocks to run */
     atomic_int polling;    /* workers that have polled for a long time */
     atomic_llong progress; /* grows with any progress */

@@ -81,8 +81,8 @@ typedef struct mbar {
     uint64_t pending : 15; /* arrivals still to come in this phase */
     uint64_t count : 15;   /* arrivals of a phase */
     uint64_t parity : 1;
-    uint64_t number : 11; /* sim_phases.c */
-    int64_t bytes : 22;   /* still expected from bulk copies */
+    uint64_t number : 11; /* number for sim_phases.c */
+    int64_t bytes : 22;   /* bytes still expected from bulk copies */
 } mbar;
 
 /* A barrier as its fields. */

@@ -38,8 +38,7 @@ typedef struct seen {
 struct spc__sim_phases {
     int blocks;
     int count;     /* number of initialised barriers */
-    bool too_many; /* too many barriers: tracking is off, since knowledge would
-                    * be lost */
+    bool too_many; /* too many barriers to track, so tracking is off */
     uint32_t ended[SPC__SIM_MBARS];
     /* The number of each warp's last wait for a phase of that parity, or 0. */
     uint32_t last_wait[SPC__SIM_MBARS][PARITIES][WARPS];

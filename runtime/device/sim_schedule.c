@@ -126,11 +126,11 @@ static bool revive(spc__sim_worker *worker)
 /* ---- deadlocks ------------------------------------------------------- */
 
 enum {
-    MANY_ROUNDS = 1 << 14, /* of polling; without other threads, it would
-                            * never end */
-    ALL_SECONDS = 1,       /* polling by all workers */
-    SOME_SECONDS = 20      /* polling while other workers run but nothing
-                              changes */
+    /* rounds of polling; without other threads it would never end */
+    MANY_ROUNDS = 1 << 14,
+    ALL_SECONDS = 1,  /* limit for polling by all workers */
+    SOME_SECONDS = 20 /* limit for polling while other workers run without
+                       * progress */
 };
 
 /* Finds a thread that has ended, or one that waits at another place than

@@ -16,8 +16,8 @@
 
 struct target {
     int sm;
-    int shared_block; /* most bytes for one block */
-    int shared_sm;    /* bytes of a multiprocessor */
+    int shared_block; /* limit of one block, in bytes */
+    int shared_sm;    /* limit of a multiprocessor, in bytes */
     int multiprocessors;
 };
 

@@ -33,7 +33,7 @@ typedef struct spc__net_set {
     int mask;
     float above;
     double room;
-    int shape[3]; /* voxels along x, y, z, from 0; 0: unknown */
+    int shape[3]; /* voxels along x, y and z; 0: unknown */
     bool cloud;   /* points and not voxels; for OUTPUTS the points sampled by
                    * `rule.voxel` */
 } spc__net_set;
@@ -55,8 +55,9 @@ typedef struct spc__net_tensor {
     int channels;
     spc_dtype dtype; /* type in memory: F16, F32, BF16 or I8 */
     float scale;     /* for I8: the value of one step */
-    bool dense;      /* a row for each batch element: rows of the set BATCHES,
-                      * or dense planes, which no layer reads */
+    /* one row for each batch element: rows of the set BATCHES, or dense planes,
+     * which no layer reads */
+    bool dense;
     bool index;      /* int32 indices of the input rows with the maxima */
     int64_t elements;
     int node; /* the node that makes it; -1: the input */
@@ -73,7 +74,7 @@ typedef struct spc__net_node {
     spc__net_node_kind kind;
     char *name, *norm;
     double eps;
-    spc_conv conv;       /* for CONV, completed */
+    spc_conv conv;       /* completed layer, for CONV */
     spc_feature feature; /* for FEATURE */
     bool slices;         /* for REGROUP */
     int map;             /* -1: none */
@@ -83,7 +84,8 @@ typedef struct spc__net_node {
     int add;
     int out;
     float *params[SPC__NET_PARAMS];  /* weights, scale, bias; NULL: not set */
-    int64_t counts[SPC__NET_PARAMS]; /* 0: the node has no such parameter */
+    /* number of elements; 0: no such parameter */
+    int64_t counts[SPC__NET_PARAMS];
     char *notes[SPC__NET_PARAMS];    /* remarks about unusual values; NULL:
                                       * none */
     /* An earlier layer of the same name, whose parameters this layer copies;

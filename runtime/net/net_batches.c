@@ -28,7 +28,7 @@ static spc_status fill(spc_net_plan *plan, spc_coords *set, int64_t rows)
         (status = spc_memory_upload(memory, plan->ctx, voxels, bytes)) ==
             SPC_OK &&
         (status = spc_coords_update(set, memory, NULL, rows, NULL)) == SPC_OK)
-        status = spc_coords_check(set, NULL); /* also waits for the copy */
+        status = spc_coords_check(set, NULL); /* this also waits for the copy */
     spc_memory_free(plan->ctx, memory);
     free(voxels);
     return status;

@@ -111,7 +111,7 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
     }
     const spc_map *by = plan->maps[work->map]->derived_from;
     for (int i = 0; by != NULL && i < plan->net->map_count; i++)
-        if (plan->maps[i] == by) { /* the map waits for both sets already */
+        if (plan->maps[i] == by) { /* the map already waits for both sets */
             wait_for(out, filler_of_map(plan, i));
             return;
         }
@@ -407,11 +407,11 @@ static spc_status run_in_order(spc_net_plan *plan,
 typedef struct lanes {
     spc_net_plan *plan;
     spc__net_waits waits;
-    spc__mark *ends; /* by work */
+    spc__mark *ends; /* one for each work */
     bool *seen;      /* [works][branches]: branches that a layer waits for,
                       * directly or indirectly */
-    int *list;       /* works */
-    spc__mark *on;   /* marks that the next layer waits for */
+    int *list;       /* a list of works */
+    spc__mark *on;   /* marks for which the next layer waits */
 } lanes;
 
 static void lanes_release(lanes *l)

@@ -37,7 +37,7 @@ static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
     int32_t *host = NULL;
     spc_status status;
 
-    if (rows == 0) /* nothing to tune on */
+    if (rows == 0) /* an empty level cannot be tuned on */
         return SPC_OK;
     status = spc__coords_fetch(&host, plan->ctx, rows_of(plan, buffers, set),
                                rows, NULL, error);

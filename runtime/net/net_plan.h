@@ -19,8 +19,9 @@
 /* One operation on the stream. */
 typedef struct spc__net_work {
     spc_net_step_kind kind;
-    int node;   /* node of a layer: the convolution, if an ADD was fused into
-                 * it; the first of siblings that form one wide layer */
+    /* node of the layer: the convolution if an ADD is fused into it, or the
+     * first of siblings that form one wide layer */
+    int node;
     int set;    /* the set that is filled, or the set of a layer's outputs */
     int map;    /* the map that is filled or read; -1 for linear layers */
     bool fills; /* the map also fills the input's set */
@@ -34,7 +35,7 @@ typedef struct spc__net_work {
                                 * (net_rows.c) */
     spc_feature_plan *feature_plan;
     void *packed;            /* weights on the device */
-    float *scale, *bias;     /* bias on the device */
+    float *scale, *bias;     /* scale and bias on the device */
     size_t weights_bytes;    /* bytes of `packed`, `scale` and `bias` */
     size_t workspace, bytes; /* position and size of the workspace in the memory
                                 of a run */
@@ -57,8 +58,8 @@ typedef struct spc__net_position {
 typedef struct spc__net_branch {
     int after[SPC__NET_SOURCES + 1]; /* works that it waits for */
     int after_count;
-    int need; /* the first layer that waits for it, directly or indirectly */
-    int captured;    /* entry i: the work that is captured as number i */
+    int need; /* first layer that depends on it */
+    int captured;    /* entry i: the work that is captured at position i */
     unsigned blocks; /* multiprocessors assigned to the branch */
     double ends;     /* estimated end of the branch in the model, us */
     spc__mark end;   /* during the capture of a graph */
@@ -81,7 +82,8 @@ struct spc_net_plan {
     spc_coords **sets;      /* indexed by set or map of the network; NULL:
                                unused */
     spc_map **maps;
-    spc__scratch lists, counters; /* of a check, which allocates once */
+    /* memory of checks, which is allocated once */
+    spc__scratch lists, counters;
     spc__net_work *works;
     int work_count;
     spc__net_layout *layouts;
@@ -91,7 +93,7 @@ struct spc_net_plan {
     spc__net_branch *branches; /* branches of the first works; NULL: none */
     int branch_count;
     int *siblings; /* by node: the next sibling computed with it, or -1 */
-    spc__net_position *positions; /* indexed by tensor */
+    spc__net_position *positions; /* one for each tensor */
     spc__net_piece *pieces; /* first the pieces of tensors, then the pieces of
                              * workspaces */
     int piece_count;

@@ -181,7 +181,7 @@ spc_status spc__net_reserve_cloud(spc_net_plan *plan, int i)
                             ? reserve_input(&cloud, plan, &error)
                             : reserve_sampled(&cloud, plan, set, &error);
 
-    plan->sets[i] = cloud ? &cloud->rows : NULL; /* the plan frees it */
+    plan->sets[i] = cloud ? &cloud->rows : NULL; /* the plan frees the set */
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 

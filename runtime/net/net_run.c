@@ -670,8 +670,8 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     out->name = plan->net->nodes[work->node].name;
     out->set_in = from;
     if (work->kind == SPC_NET_CONV && work->map < 0) {
-        out->pairs = spc_coords_rows(plan->sets[from]); /* one pair for each
-                                                         * row */
+        /* a linear layer has one pair for each row */
+        out->pairs = spc_coords_rows(plan->sets[from]);
         out->density = 1;
     }
     out->rows_in = spc_coords_rows(plan->sets[from]);

@@ -332,7 +332,7 @@ static spc_status index_one(spc_net_plan *plan, int i,
  * levels stay empty. */
 static spc_status check_sample(spc_net_plan *plan)
 {
-    plan->ran = true; /* so that its sets and maps count as filled */
+    plan->ran = true; /* makes its sets and maps count as filled */
     spc_status status = spc_net_plan_check(plan, NULL);
 
     if (status != SPC_ECAPACITY)

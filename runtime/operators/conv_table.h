@@ -11,11 +11,9 @@
 
 typedef struct spc__conv_row {
     const char *word;          /* the first word of its text */
-    unsigned rules;            /* rules that the operator may have, one bit
-                                  each */
+    unsigned rules;            /* allowed rules, one bit each */
     const char *rules_text;    /* names of these rules, for messages */
-    bool inverse;              /* its geometry is read in the reverse
-                                  direction */
+    bool inverse;              /* reads its geometry in the reverse direction */
     const char *example;       /* example text, for messages about a missing
                                   word */
     spc_operator_info info[2]; /* listings of the operator; the second may be

@@ -199,7 +199,7 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
                          spc__conv_row_of(SPC_SUBM)->example);
     if ((status = read_layer(&conv, text, error)) != SPC_OK) {
         spc__fail_prefix(error, "layer '%.120s': ", text);
-        return status; /* also if `error` is NULL */
+        return status; /* valid also if `error` is NULL */
     }
     *out = conv;
     return SPC_OK;

@@ -36,9 +36,9 @@ int64_t spc__feature_sums_bytes(const spc_feature *f);
 
 /* The offsets of arrays in the workspace. */
 typedef struct spc__feature_scratch {
-    size_t moments, cells; /* `parts` come first */
+    size_t moments, cells; /* offsets; `parts` come first */
     size_t bytes;
-    size_t cells_bytes; /* filled with `empty` */
+    size_t cells_bytes; /* bytes to fill with `empty` */
     int empty;
 } spc__feature_scratch;
 

@@ -28,9 +28,9 @@ enum {
 
 /* The sizes that determine a launch's grid and the workspace. */
 typedef struct spc__feature_sizes {
-    int64_t rows; /* capacity */
+    int64_t rows; /* capacity in rows */
     int64_t batches;
-    int64_t seen; /* capacity of the set of inputs, if a map is read */
+    int64_t seen; /* if a map is read: capacity of the set of inputs */
 } spc__feature_sizes;
 
 /* One launch. A kernel that moves rows has a second form for unaligned rows. */
@@ -43,7 +43,7 @@ typedef struct spc__feature_step {
 
 /* The launches of one pass, and the template with their kernels. */
 typedef struct spc__feature_launches {
-    const char *on_gpu, *on_host; /* templates */
+    const char *on_gpu, *on_host; /* names of the templates */
     spc__feature_step steps[SPC__FEATURE_STEPS];
 } spc__feature_launches;
 
@@ -51,7 +51,7 @@ typedef struct spc__feature_launches {
  * `moments` and `cells` are passed between kernels. */
 typedef struct spc__feature_arrays {
     int64_t parts, moments, cells;
-    int empty; /* every byte of `cells` before the first kernel */
+    int empty; /* initial value of every byte of `cells` */
 } spc__feature_arrays;
 
 #endif

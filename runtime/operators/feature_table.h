@@ -43,8 +43,9 @@
 
 /* Groups of words, one bit each. An operator takes some of these groups. */
 enum {
-    SPC__TAKES_PASS = 1 << 0,   /* pass */
-    SPC__TAKES_MAP = 1 << 1,    /* rule, k, stride and the others of a map */
+    SPC__TAKES_PASS = 1 << 0, /* pass */
+    /* rule, k, stride and the other words of a map */
+    SPC__TAKES_MAP = 1 << 1,
     SPC__TAKES_INDEX = 1 << 2,  /* index */
     SPC__TAKES_ACT = 1 << 3,    /* act, slope */
     SPC__TAKES_SLOPE = 1 << 4,  /* slope */
@@ -56,58 +57,58 @@ enum {
 
 /* The inputs on which an output depends, except a row of `add`. */
 typedef enum spc__feature_reads {
-    SPC__READS_ROW,  /* the input row of the same number */
+    SPC__READS_ROW,  /* the input row with the output's number */
     SPC__READS_MAP,  /* the rows that a map gives for the output */
-    SPC__READS_BATCH /* the voxels of a batch element, or the number of that
-                        element */
+    SPC__READS_BATCH /* the voxels of a batch element, or its number */
 } spc__feature_reads;
 
 /* The member of spc_feature that the value of the first word selects. */
 typedef enum spc__feature_selects {
-    SPC__SELECTS_NOTHING, /* the operator only */
+    SPC__SELECTS_NOTHING, /* nothing but the operator */
     SPC__SELECTS_REDUCTION,
     SPC__SELECTS_ACTIVATION,
     SPC__SELECTS_INDEX
 } spc__feature_selects;
 
-/* The text after a semicolon describes a function that is NULL. */
+/* One operator. Functions may be NULL where their comment gives a meaning. */
 typedef struct spc__feature_row {
     /* ---- text */
     const char *name;          /* name used by templates */
     const char *word;          /* the first word; several rows may have it */
     const char *const *values; /* its values, ended by NULL; NULL: no values */
-    const char *value_is;      /* the noun for it in messages */
+    const char *value_is;      /* noun for the value in messages */
     spc__feature_selects selects;
     unsigned takes;         /* groups of words */
     spc_operator_info info; /* words for listings: the words of those groups */
 
     /* ---- checks and attrs */
-    spc_status (*check)(const spc_feature *f, spc_error *error); /* none */
-    void (*attrs)(spc__attrs *out, const spc_feature *f);        /* no further
-                                                                    check */
+    /* NULL: no check */
+    spc_status (*check)(const spc_feature *f, spc_error *error);
+    /* NULL: no further attributes */
+    void (*attrs)(spc__attrs *out, const spc_feature *f);
 
     /* ---- shapes */
     spc__feature_reads reads;
     int64_t (*outputs)(const spc_feature *f); /* adjacent elements of a row of
-                                               * outputs; `channels` */
-    bool inverse;                             /* it reads the inverse map */
-    bool adds;                                /* it reads `add` */
+                                               * outputs; NULL: `channels` */
+    bool inverse;                             /* reads the inverse map */
+    bool adds;                                /* reads `add` */
     bool add_by_batch; /* `add` has a row for each batch element; its gradient
                         * is the WGRAD */
-    bool out_by_batch; /* it has a row of outputs for each batch element */
-    bool planes;       /* such a row is dense planes of shape[] */
+    bool out_by_batch; /* has a row of outputs for each batch element */
+    bool planes;       /* such a row consists of dense planes of shape[] */
     bool stores_index, reads_index; /* if `index` is set */
-    bool scales, scales_if_affine;  /* it has scale and shift: always, or if
-                                     * `affine` is set */
+    /* has scale and shift: always, or if `affine` is set */
+    bool scales, scales_if_affine;
 
     /* ---- passes */
     void (*make_dgrad)(
-        spc_feature *out); /* from a layer to its DGRAD, which may be another
+        spc_feature *out); /* makes a layer's DGRAD, which may be another
                             * operator; NULL: only the pass differs */
-    bool (*has_dgrad)(const spc_feature *f); /* the DGRAD is no other operator;
-                                              * if it has launches */
-    bool (*needs_in)(const spc_feature *f);  /* the DGRAD reads the layer's
-                                              * inputs besides dy; no */
+    /* true if the operator is its own DGRAD; NULL: if that has launches */
+    bool (*has_dgrad)(const spc_feature *f);
+    /* true if the DGRAD reads the layer's inputs and dy; NULL: false */
+    bool (*needs_in)(const spc_feature *f);
 
     /* ---- launches, by pass; NULL: it has no such pass */
     const spc__feature_launches *launches[3];
@@ -115,7 +116,7 @@ typedef struct spc__feature_row {
     const spc__feature_launches *counted; /* launches of a DGRAD that counts
                                              first */
     void (*arrays)(spc__feature_arrays *out, const spc_feature *f,
-                   const spc__feature_sizes *s); /* no workspace */
+                   const spc__feature_sizes *s); /* NULL: no workspace */
 } spc__feature_row;
 
 #define SPC__FEATURE_ROW(op, name)                                             \

@@ -202,7 +202,8 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
         return status;
     status = spc__geometry_words_check(&f->geometry, &list, error);
     if (status == SPC_OK && !spc__word_list_has(&list, "k") &&
-        !spc__word_list_has(&list, "offsets")) /* a list replaces the size */
+        !spc__word_list_has(&list, "offsets")) /* a list of offsets replaces the
+                                                * size */
         status = spc__word_list_lacks(&list, "k", error);
     return status;
 }
@@ -228,7 +229,7 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
     }
     if (status != SPC_OK) {
         spc__fail_prefix(error, "operator '%.120s': ", text);
-        return status; /* also if `error` is NULL */
+        return status; /* valid also if `error` is NULL */
     }
     *out = feature;
     return SPC_OK;
@@ -238,7 +239,7 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
 
 typedef struct writer {
     char *out;
-    size_t bytes, length; /* length may exceed bytes: the text was cut off */
+    size_t bytes, length; /* if length exceeds bytes, the text was cut off */
 } writer;
 
 static void write_text(writer *w, const char *format, ...) SPC_PRINTF(2, 3);

@@ -149,7 +149,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
 
     switch (g->rule) {
     case SPC_RULE_GENERATIVE:
-    case SPC_RULE_RADIUS: /* cells are searched within their extent */
+    case SPC_RULE_RADIUS: /* searches cells within the sets' extent */
         *before = *after = 0;
         break;
     case SPC_RULE_GIVEN:
@@ -177,7 +177,7 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
         if (inverse && spc__geometry_is_bounded(g)) {
             before[axis] = after[axis] = 0;
         } else if (inverse &&
-                   g->rule == SPC_RULE_SUBM) { /* one set, mirrored */
+                   g->rule == SPC_RULE_SUBM) { /* its one set, mirrored */
             before[axis] = high[axis] > 0 ? high[axis] : 0;
             after[axis] = low[axis] < 0 ? -low[axis] : 0;
         } else if (inverse) {
@@ -478,7 +478,7 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
                          (int)g->rule);
     if ((status = check_list(g, error)) != SPC_OK)
         return status;
-    for (int i = 0; i < 3; i++) /* rules look at all axes */
+    for (int i = 0; i < 3; i++) /* rules concern all axes */
         if ((status = check_axis(g, i, error)) != SPC_OK)
             return status;
     for (int i = 0; i < 3; i++)

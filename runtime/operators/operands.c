@@ -88,7 +88,7 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_OUT].written = true;
     out[SPC_OPERAND_WEIGHTS] =
         matrix("weights", conv->dtype, conv->cout, taps, 0);
-    if (conv->pass == SPC_DGRAD) /* the layer's channels */
+    if (conv->pass == SPC_DGRAD) /* uses the layer's channels */
         out[SPC_OPERAND_WEIGHTS] = matrix(
             "weights", conv->dtype, conv->cin,
             (int64_t)spc__conv_offsets(conv) * spc__conv_group_out(conv), 0);

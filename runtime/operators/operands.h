@@ -19,15 +19,15 @@ typedef enum spc__operand_rows {
  * operand that the layer lacks has 0 rows and 0 bytes. */
 typedef struct spc__operand {
     const char *name; /* name of the member of spc_buffers */
-    bool present;     /* the layer has it */
+    bool present;     /* true if the layer has the operand */
     int64_t rows, columns, pitch;
-    spc__operand_rows by; /* what `rows` is */
+    spc__operand_rows by; /* what `rows` counts */
     spc_dtype dtype;
     size_t bytes;       /* from the first element to the end of the last */
     size_t dense_bytes; /* without the gaps between rows */
     size_t alignment;
-    bool written;  /* the layer writes it; all others are only read */
-    bool in_place; /* it may be the same array as the written one */
+    bool written;  /* the layer writes it; other operands are only read */
+    bool in_place; /* may be the same array as the written one */
     bool packed;   /* kernels read a packed form, whose size the plan knows */
 } spc__operand;
 

@@ -34,13 +34,13 @@ typedef struct job {
     spc_scene *scene; /* scene to tune on; NULL: only compile */
     int64_t rows_in, rows_out;
     double density;
-    job_state state; /* guarded by the lock */
+    job_state state; /* the lock guards it */
     int is_better;   /* atomic: the plan's flag */
 } job;
 
 typedef struct background {
     spc__background face;
-    spc_ctx *host; /* the context whose thread asks */
+    spc_ctx *host; /* context of the thread that requests */
     spc_background_options options;
     /* a copy of options.worker, ended by NULL; NULL: no worker */
     char **worker;
@@ -48,7 +48,7 @@ typedef struct background {
     pthread_mutex_t lock; /* guards the list, states and `ends` */
     pthread_cond_t changed;
     job *jobs;
-    int ends; /* also the flag that cancels the current job */
+    int ends; /* also cancels the current job */
 } background;
 
 /* ---- the thread's side --------------------------------------------------- */

@@ -17,7 +17,7 @@ typedef struct spc__buffer {
     size_t alignment; /* a power of two */
     size_t pitch, width;
     spc__operand_rows rows;
-    bool always; /* needs an address even if it has no bytes */
+    bool always; /* needs an address even without bytes */
 } spc__buffer;
 
 enum { SPC__BUFFER_OUT, SPC__BUFFER_WORKSPACE, SPC__BUFFER_IN };
@@ -32,8 +32,8 @@ typedef struct spc__buffer_list {
 
 /* Sizes that may differ between calls. */
 typedef struct spc__buffer_sizes {
-    int64_t rows[SPC__ROWS_OUT + 1]; /* indexed by spc__operand_rows; the first
-                                        is 1 */
+    /* row counts by spc__operand_rows; the first is 1 */
+    int64_t rows[SPC__ROWS_OUT + 1];
     size_t workspace_bytes;
 } spc__buffer_sizes;
 

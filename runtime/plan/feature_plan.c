@@ -31,7 +31,8 @@ typedef spc__feature_step step;
 struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
-    int64_t elements_in, elements_out; /* elements of a row */
+    /* elements of a row of inputs, and of outputs */
+    int64_t elements_in, elements_out;
     const spc__feature_launches *launches;
     spc__kernel *wide[SPC__FEATURE_STEPS];   /* kernels for aligned rows */
     spc__kernel *single[SPC__FEATURE_STEPS]; /* for any rows; may be the same

@@ -23,9 +23,8 @@ typedef struct spc__launch_geometry {
     bool shares_tiles;   /* uses the whole persistent grid even if there are few
                           * tiles */
     unsigned cluster;    /* blocks that share a tile; 1: none share */
-    unsigned first_block; /* block size of the preceding kernel; 0: there is no
-                           * such kernel */
-    int first_rows;       /* map positions for each of its blocks */
+    unsigned first_block; /* block size of the preceding kernel; 0: none */
+    int first_rows;       /* map positions of each of its blocks */
     unsigned sum_block;   /* block size of the kernel that sums partial tiles;
                            * 0: none */
     unsigned sum_grid_x;  /* grid of that kernel; 0: one block per tile */
@@ -33,11 +32,11 @@ typedef struct spc__launch_geometry {
                            * one */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
-    bool reads_table;    /* the map's row order, index and tile table */
-    bool reads_pairs;    /* the map's pairs by offset */
-    bool reads_triplets; /* for maps of points: triplets by output */
-    bool reads_bundles;  /* for maps of points: bundles of outputs */
-    bool reads_inputs;   /* for maps of points: triplets by input */
+    bool reads_table;    /* reads the map's row order, index and tile table */
+    bool reads_pairs;    /* reads the map's pairs by offset */
+    bool reads_triplets; /* reads a point map's triplets by output */
+    bool reads_bundles;  /* reads a point map's bundles of outputs */
+    bool reads_inputs;   /* reads a point map's triplets by input */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;
@@ -45,7 +44,8 @@ typedef struct spc__launch_geometry {
     int64_t pack_threads;
     size_t workspace_bytes;
     size_t workspace_row_bytes;
-    size_t workspace_block_bytes; /* for each block of a persistent grid */
+    /* bytes for each block of a persistent grid */
+    size_t workspace_block_bytes;
     size_t workspace_pair_bytes;
     int gemm_depth; /* depth of a library's product between the kernels; 0:
                      * none */

@@ -49,7 +49,7 @@ typedef struct lookup {
     char layer[200];   /* canonical text of the layer, for messages */
     char refused[200]; /* why the first record was refused */
     spc_error unread;  /* the last read error that was reported */
-    const char *file;  /* here and next line: the last refused record */
+    const char *file;  /* file and row of the last refused record */
     int64_t record;
     bool default_is_better; /* better than the nearest record */
     spc_error fault;        /* status of the first faulty template, or SPC_OK */
@@ -341,8 +341,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     /* Stored code comes first: it needs neither templates nor a compiler. */
     if (same_layer(look, choice))
         status = take_recorded(look, trial);
-    if (status == SPC_EWRONG) /* damaged: its configuration is not trusted
-                               * either */
+    /* a damaged record's configuration is not trusted either */
+    if (status == SPC_EWRONG)
         spc__cache_refuse(ctx->cache, choice, spc__error_of(ctx)->text);
     else if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,

@@ -401,7 +401,8 @@ void spc_plan_free(spc_plan *plan)
     /* Maps may still have bindings of this plan. They hold its life, and their
      * memory serves the next plan. */
     spc__plan_life_end(plan->life);
-    spc__ctx_leave(plan->ctx); /* the context owns the kernels' modules */
+    /* needed, as the context owns the kernels' modules */
+    spc__ctx_leave(plan->ctx);
     free(plan);
 }
 

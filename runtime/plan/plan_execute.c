@@ -508,7 +508,8 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
          * only one array. */
         char *layout =
             (char *)buffers->workspace + spc__plan_layout_at(plan, rows);
-        memset(&binding.args, 0, sizeof(binding.args)); /* no pairs */
+        /* the map has no pairs */
+        memset(&binding.args, 0, sizeof(binding.args));
         status =
             spc__rows_fill(&binding.args.map, plan->ctx, plan->lay_rows, layout,
                            &how_many, plan->geometry.tile_rows, stream, &error);

@@ -11,7 +11,7 @@
 typedef struct spc__plan_life spc__plan_life; /* binding.h */
 
 struct spc_plan {
-    spc_ctx *ctx; /* the device; also keeps errors */
+    spc_ctx *ctx; /* has the device, and keeps errors */
     spc__plan_life *life;
     spc_conv conv;
     spc__launch_geometry geometry;
@@ -20,12 +20,12 @@ struct spc_plan {
     spc__kernel *first; /* runs before `run`, or NULL */
     spc__kernel *sum;   /* runs after `run`, or NULL */
     spc__kernel *pack;
-    bool is_krsc;             /* writes the gradient of weights as KRSC */
-    spc__kernel *transpose;   /* transposes from RSCK; NULL: the host does */
-    size_t statics;           /* bytes of static memory in its code */
-    bool takes_rows;          /* can also run without a map */
-    spc__kernel *lay_rows;    /* fills the layout of rows then, if the host does
-                               * not */
+    bool is_krsc;           /* writes the gradient of weights as KRSC */
+    spc__kernel *transpose; /* transposes from RSCK; NULL: the host does */
+    size_t statics;         /* bytes of static memory in its code */
+    bool takes_rows;        /* can also run without a map */
+    /* fills the layout of rows if the host does not */
+    spc__kernel *lay_rows;
     spc__scene_buckets scene; /* scene of the map, or of the rows of a linear
                                  plan */
     spc_match origin;

@@ -34,8 +34,8 @@ SPC_DEVICE int run_by_batches(int number)
 }
 
 /* The rows around the row at position p: bit RUN - 1 + i is set if there is a
- * row i steps along z. Whether it is a neighbour or beyond the guard band is
- * decided by the run that these bits are used for. */
+ * row i steps along z. The run that uses these bits decides whether it is a
+ * neighbour or beyond the guard band. */
 SPC_DEVICE spc_u32 rows_near(const spc_index_args *args, int p, int rows)
 {
     const map_key *keys = (const map_key *)args->in.keys;
@@ -110,7 +110,8 @@ SPC_DEVICE void mirror_batch(const spc_index_args *args, const row_mask *mask,
         int mirror = RUNS - 1 - run_number(run);
         if (run >= MIDDLE || is_past_plane(run))
             continue;
-        /* Not unrolled: the search has no registers to spare. */
+        /* The loop is not unrolled, because the search has no registers to
+         * spare. */
         SPC_ROLLED
         for (int l = 0; l < RUN; l++) {
             if (!(found->bits[j] >> l & 1u))

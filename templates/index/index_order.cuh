@@ -540,7 +540,7 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
             make_tiles(args, s, e, barrier);
             clear_tables(args, e);
         }
-        /* Warp 0 is busy with the tiles, if this chunk has any to sort. */
+        /* Warp 0 sorts the tiles, if this chunk has any. */
         copy_chunk(args, s, some, tiles ? 32 : 0);
     }
 }

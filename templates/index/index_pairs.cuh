@@ -223,8 +223,8 @@ SPC_DEVICE void write_pairs(const spc_index_args *args, pairs_shared *s,
     for (int word = 0; word < WORDS; word++) {
         int k = 32 * word + spc_lane();
         int next = k < OFFSETS ? s->begin[k] : 0;
-        /* Counted again: shared memory holds the warps' counts of one word
-         * only. */
+        /* Counts again, as shared memory holds the warps' counts of only one
+         * word. */
         count_word(args, s, word, begin, end);
         for (int w = 0; w < spc_warp(); w++)
             next += s->of_warp[w * 32 + spc_lane()];

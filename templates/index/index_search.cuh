@@ -80,8 +80,8 @@ SPC_DEVICE void finish_half(const spc_index_args *args, index_shared *s,
         sort_count_store(s->u.search.digits, sort_table(args->tables, 0));
 }
 
-/* Searches half of the map of positions begin..end. The other half comes from
- * other rows, so a barrier follows. */
+/* Searches half of the map of positions begin..end. Other rows find the other
+ * half, so a barrier follows. */
 SPC_DEVICE void search_half(const spc_index_args *args, index_shared *s,
                             const index_extent *e, grid_barrier *barrier,
                             int begin, int end)

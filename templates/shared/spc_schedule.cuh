@@ -96,7 +96,7 @@ SPC_DEVICE spc_b8 spc_read_step(spc_reader *r, spc_schedule *s)
     return step;
 }
 
-/* Tells that the warp will not read the step at `place` again. */
+/* Announces that the warp will not read the step at `place` again. */
 SPC_DEVICE void spc_step_done(spc_schedule *s, int place)
 {
     if (place % SPC_SECTION == SPC_SECTION - 1)

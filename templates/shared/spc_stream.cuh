@@ -252,7 +252,8 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
             spc_stream_advance(s, 1);
         }
         s->word = 0;
-        /* The tile is done: the lowest set bit goes. */
+        /* The tile is done, so the lowest set bit, which is this tile's, is
+         * cleared. */
         s->mine &= s->mine - 1;
     }
 }

@@ -50,7 +50,7 @@ struct summary {
 };
 
 /* Counts the trials by their fate. Defaults are built even if they spill, so
- * these are counted apart. */
+ * they are counted separately. */
 static struct summary summarise(const trials *found)
 {
     struct summary sum = {0};

@@ -144,7 +144,7 @@ static spc_status run_row(struct sheet *sheet, const spc_feature *feature,
 {
     const char *name = spc_scene_name(scene);
     spc_bench_result result;
-    char text[8192]; /* a list of offsets is long */
+    char text[8192]; /* long enough for a list of offsets */
     spc_status status = spc_feature_bench(&result, sheet->ctx, feature, scene,
                                           sheet->args->seed);
 
@@ -202,7 +202,11 @@ static spc_status run_sheet(struct sheet *sheet, const spc_feature *features,
 
 /* ---- the command --------------------------------------------------------- */
 
-enum { PASSES = 3, MOST_ROWS = 4 }; /* MOST_ROWS: rows of an operator */
+enum {
+    PASSES = 3,
+    MOST_ROWS = 4
+}; /* MOST_ROWS limits the rows of an
+    * operator */
 static const char *const passes[PASSES] = {"forward", "dgrad", "wgrad"};
 
 /* In training, an activation is a separate step with the first gradient. */

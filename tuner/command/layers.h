@@ -20,8 +20,7 @@ typedef struct cli_job {
     void *args; /* options of the command */
     spc_ctx *ctx;
     scene_set scenes;
-    bool is_alone; /* there is only one layer, so the command shows its
-                    * progress */
+    bool is_alone; /* the only layer: the command shows its progress */
     /* a search that goes on until the program ends still uses the scenes */
     bool left_scenes;
     spc__json *json; /* array that objects are written to; NULL: print text */

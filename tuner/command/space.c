@@ -13,7 +13,7 @@
 
 struct args {
     space_view view;
-    const char *render; /* a number, kept as text since 0 is valid */
+    const char *render; /* a number as text, since 0 is valid */
 };
 
 #define AT(member) offsetof(struct args, member)

@@ -8,7 +8,7 @@
 
 typedef struct space_view {
     const char *target; /* NULL: the target of the device */
-    const char *only;   /* candidates of this template; NULL: of all */
+    const char *only;   /* only candidates of this template; NULL: all */
     bool all;           /* list each candidate instead of a row for each
                          * template */
     bool admitted;      /* list each candidate that was not refused */

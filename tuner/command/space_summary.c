@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More kinds of reasons than any template has constraints. */
+/* Exceeds the number of constraints of any template. */
 enum { REASONS = 64 };
 
 typedef struct reason {
@@ -19,7 +19,7 @@ typedef struct reason {
 
 typedef struct row {
     const char *name;
-    const char *chosen; /* the configuration of its default, or NULL */
+    const char *chosen; /* configuration of the default, or NULL */
     int candidates, refused;
     reason reasons[REASONS];
     int reason_count;

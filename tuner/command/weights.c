@@ -44,8 +44,9 @@ struct job {
     const struct args *args;
     spc_engine engine;
     spc_weights *weights;
-    spc_array *out; /* the output; it owns the elements of kernels, and
-                       leaves out unreadable arrays */
+    /* the output, which owns the elements of kernels and leaves out unreadable
+     * arrays */
+    spc_array *out;
     int count;
 };
 

@@ -303,7 +303,7 @@ const spc__entry *spc__candidates_original(const spc__candidates *candidates,
 {
     for (int i = 0; i < candidates->count; i++) {
         const spc__entry *other = &candidates->entries[i];
-        /* A twin is a copy itself, and the note should name the original. */
+        /* A twin is itself a copy, so the note names the original. */
         if (other != entry && !other->is_duplicate &&
             strcmp(other->identity, entry->identity) == 0)
             return other;
@@ -320,7 +320,7 @@ const spc__entry *spc__candidates_model(const spc__candidates *candidates,
         const spc__entry *other = &candidates->entries[i];
         if (other == entry || strcmp(other->body, entry->body) != 0)
             continue;
-        /* Code that exists is better than code to wait for. */
+        /* Prefers existing code to code that is still being compiled. */
         if (other->code != NULL)
             return other;
         if (other->state == SPC__COMPILING)
@@ -344,8 +344,8 @@ double spc__entry_score(const spc__entry *entry, int scenes)
     double logs = 0;
 
     for (int s = 0; s < scenes; s++)
-        /* The geometric mean: a scene counts by ratios, so a large one does not
-         * decide alone. */
+        /* Uses the geometric mean, so that only ratios count and a large scene
+         * does not dominate. */
         logs += log(entry->timings[s].median_us);
     return exp(logs / scenes);
 }

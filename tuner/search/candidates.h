@@ -16,14 +16,14 @@ typedef enum spc__state {
     SPC__NEW,
     SPC__COMPILING,
     SPC__FAILED,   /* trial.status has the reason */
-    SPC__BUILT,    /* has code */
+    SPC__BUILT,    /* the candidate has code */
     SPC__VERIFIED, /* correct on every scene */
     SPC__TIMED     /* has timings, from this run or from the database */
 } spc__state;
 
-typedef struct spc__timing { /* of one candidate on one scene */
+typedef struct spc__timing { /* times of one candidate on one scene */
     double *all;             /* samples of this run */
-    int count;               /* samples of the median */
+    int count;               /* number of samples of the median */
     int capacity;
     double median_us, spread_us, cold_us;
 } spc__timing;
@@ -33,17 +33,18 @@ typedef struct spc__timing { /* of one candidate on one scene */
 
 typedef struct spc__entry { /* an admitted candidate */
     const spc__candidate *candidate;
-    int number;   /* in the order of the space */
+    int number;   /* position in the order of the space */
     char *config; /* canonical text */
     spc__state state;
     spc__trial trial; /* everything known except the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;        /* from the database */
-    bool is_duplicate; /* another has the same code and launch */
-    bool serves;       /* a plan would use it now, by the database */
-    bool in_network;   /* chosen in a network, by its replays */
+    bool known;        /* known from the database */
+    bool is_duplicate; /* another candidate has the same code and launch */
+    bool serves;       /* by the database, a plan would use it now */
+    bool in_network;   /* chosen by replays of a network */
     bool was_late;     /* an earlier run noted a timeout */
-    bool doubted;      /* its time was below the floor, and is measured again */
+    /* its time was below the floor, so it is measured again */
+    bool doubted;
     /* time beside all others that have one; 0: not a finalist */
     double side_us;
     /*
@@ -52,11 +53,11 @@ typedef struct spc__entry { /* an admitted candidate */
      */
     double near_ratio;
     bool won_near, lost_near;
-    /* Changed since it was stored. */
+    /* Changed since it was last stored. */
     bool trial_pending, code_pending;
     char identity[65]; /* equal for duplicates; "" until rendered */
-    char body[65];     /* equal for the same code */
-    char *source;      /* rendered, until compiled */
+    char body[65];     /* equal for equal code */
+    char *source;      /* rendered text, until it is compiled */
     void *code;
     size_t code_bytes;
 } spc__entry;
@@ -99,20 +100,21 @@ void spc__candidates_release(spc__candidates *candidates);
 /* Finds a candidate by its configuration, or NULL. */
 spc__entry *spc__candidates_find(const spc__candidates *candidates,
                                  const char *template_name, const char *config);
-/* Another with the same code and launch that is no duplicate itself, or NULL.
+/* Returns another candidate with the same code and launch that is not a
+ * duplicate itself, or NULL.
  */
 const spc__entry *spc__candidates_original(const spc__candidates *candidates,
                                            const spc__entry *entry);
 /*
- * Another that has the same code, or waits for it; or NULL. They only differ in
- * their launch, for example in the row order.
+ * Returns another candidate that has the same code or waits for it, or NULL.
+ * The two differ only in their launch, for example in the row order.
  */
 const spc__entry *spc__candidates_model(const spc__candidates *candidates,
                                         const spc__entry *entry);
 
 void spc__entry_fail(spc__entry *entry, spc__trial_status status,
                      const char *note);
-/* Geometric mean over the first `scenes` scenes of the medians, in
+/* Returns the geometric mean of the medians over the first `scenes` scenes, in
  * microseconds. */
 double spc__entry_score(const spc__entry *entry, int scenes);
 

@@ -57,8 +57,8 @@ int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
 /* ---- the winner ---------------------------------------------------------- */
 
 /*
- * Tie: prefer a default (another must be faster to replace it), then fewer
- * registers, less shared memory, and the order of the space.
+ * Ties prefer a default (another candidate must be faster to replace it), then
+ * fewer registers, less shared memory, and the order of the space.
  */
 static bool is_preferred(const spc__entry *a, const spc__entry *b)
 {
@@ -139,8 +139,7 @@ const spc__entry *spc__untuned(const spc__request *request,
                                 spc__request_rows(request), i) == SPC_OK)
             found = spc__candidates_find(candidates, pick->template_name,
                                          pick->config);
-        /* A plan goes on to the next default if one does not compile, so this
-         * does the same. */
+        /* Skips defaults that do not compile, as a plan does. */
         more = found != NULL && found->trial.status == SPC__TRIAL_COMPILE;
     }
     free(pick);
@@ -157,7 +156,7 @@ static int by_side(const void *a, const void *b)
 }
 
 /*
- * Moves those that have passed every test to the front, in order: an
+ * Moves candidates that have passed every test to the front, in order. An
  * interrupted search may have timed others. Returns their number.
  */
 static int confirmed_first(spc__entry **ranked, int count, int scenes)

@@ -6,10 +6,12 @@
 #include "tuner/search/candidates.h"
 
 typedef struct spc__winner {
-    const spc__entry *entry; /* NULL: none was confirmed */
+    const spc__entry *entry; /* NULL: no candidate was confirmed */
     char reason[192];
-    double us, default_us; /* 0: the default was not timed beside it */
-    int worst_scene;       /* where it loses most against the scene's best */
+    /* default_us 0: the default was not timed in the same rounds */
+    double us, default_us;
+    /* the scene with the largest loss against its best */
+    int worst_scene;
     double worst_ratio;
 } spc__winner;
 
@@ -35,10 +37,12 @@ typedef struct spc__winner {
  */
 const spc__entry *spc__untuned(const spc__request *request,
                                const spc__candidates *candidates);
-/* As spc__entry_score; for a finalist, its time beside the others. */
+/* Like spc__entry_score, but for a finalist its time in the rounds of the
+ * finalists. */
 double spc__final_score(const spc__entry *entry, int scenes);
 /*
- * Half of the interquartile range over the median; the largest of the scenes.
+ * Returns half of the interquartile range divided by the median: the largest
+ * value of all scenes.
  */
 double spc__relative_spread(const spc__entry *entry, int scenes);
 /* Keeps the timed ones of the list, best first; returns their number. */
@@ -49,8 +53,8 @@ int spc__rank(spc__entry **list, int count, int scenes);
 int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
                   int scenes);
 /*
- * The winner among those timed and confirmed; among the finalists, if there are
- * any.
+ * Returns the winner among the confirmed and timed candidates or, if there are
+ * finalists, among these.
  */
 spc_status spc__choose(spc__winner *out, const spc__request *request,
                        const spc__candidates *candidates);

@@ -2,12 +2,12 @@
 /*
  * moves.c - chooses the first candidates of the search, and the next ones.
  *
- * A move changes one parameter; or two, if the change of one alone is refused
- * by the constraints or fails. Parameters share the resources of a
- * multiprocessor: tiles of more rows may be legal only with a shorter pipeline,
- * which single moves never reach. Moves start at the best, at those that tie
- * with it and have no better neighbour, and at the best of every template that
- * is not far behind, as another template may gain more from its parameters.
+ * A move changes one parameter, or two if constraints refuse the change of one
+ * alone or if it fails. Parameters share the resources of a multiprocessor:
+ * tiles of more rows may be legal only with a shorter pipeline, which single
+ * moves never reach. Moves start at the best, at those that tie with it and
+ * have no better neighbour, and at the best of every template that is not far
+ * behind, as another template may gain more from its parameters.
  */
 #include "tuner/search/moves.h"
 
@@ -146,7 +146,7 @@ static const spc__entry *likely_start(const spc__candidates *candidates,
     return untuned;
 }
 
-/* The rank of candidate i; RANKS if it is no seed. */
+/* Returns the rank of candidate i, or RANKS if it is not a seed. */
 static int rank_of(const spc__candidates *candidates,
                    const spc__request *request, const spc__entry *untuned,
                    const spc__entry *start, int i)
@@ -160,8 +160,8 @@ static int rank_of(const spc__candidates *candidates,
     if (entry->serves || entry->won_near)
         return KNOWN;
     if (request->options.stage == SPC_STAGE_TIME && start != NULL &&
-        /* A start that is not new has times already, so the search itself finds
-         * its moves, and can spare some. */
+        /* A start that is not new already has times, so the search finds its
+         * moves itself and can skip some. */
         start->state == SPC__NEW && !entry->lost_near &&
         is_move(candidates, start, entry))
         return STEPS;
@@ -260,7 +260,8 @@ static bool is_spared(const spc__candidates *candidates, const spc__entry *from,
         return true;
     if (i < 0)
         return false;
-    /* Not tried anywhere means unknown, which is a reason to try it. */
+    /* If it was tried nowhere, its cost is unknown, which is a reason to try
+     * it. */
     double cost = least_cost(candidates, from, to, i, scenes);
     return isfinite(cost) && cost > costly;
 }
@@ -284,10 +285,10 @@ static bool is_start(spc__entry *const *ranked, int i, int scenes)
 {
     double behind = spc__entry_score(ranked[i], scenes) /
                     spc__entry_score(ranked[0], scenes);
-    bool first = true; /* of its template */
+    bool first = true; /* first entry of its template */
 
-    /* A faster neighbour is the better start: what a move from here reaches is
-     * near it as well. */
+    /* A faster neighbour is the better start, as it reaches nearly the same
+     * candidates. */
     for (int k = 0; k < i && behind <= SPC__RIVAL; k++) {
         int far = distance(ranked[k], ranked[i]);
         if (far == 1)

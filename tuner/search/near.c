@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    PROBLEMS = 12, /* the nearest ones that are used */
+    PROBLEMS = 12, /* how many of the nearest problems are used */
     WINNERS = 3    /* problems whose winners start a search */
 };
 

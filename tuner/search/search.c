@@ -32,7 +32,7 @@
 
 /* ---- halving ------------------------------------------------------------- */
 
-/* Number of the ranked candidates that are measured further. */
+/* Returns how many of the ranked candidates are measured further. */
 static int keep_of(spc__entry *const *ranked, int count, int finalists,
                    int scenes)
 {
@@ -64,7 +64,8 @@ static spc_status halve(spc__pipeline *p, spc__entry **list, int count)
         goal *= 2;
         if (status == SPC_OK)
             status = spc__meter_rounds(p->meter, list, keep, goal);
-        /* Stored after each halving: a run that is killed loses at most one. */
+        /* Stores results after each halving, so that a killed run loses at most
+         * one halving. */
         spc__record_list(p->record, list, keep);
         count = spc__rank(list, keep, scenes);
     }
@@ -165,8 +166,9 @@ static int find_unfinished(const spc__pipeline *p, spc__entry **list)
     return found;
 }
 
-/* Gives all samples to those that need them, until none is left. New samples
- * change the order, so others may come among the best few: hence the loop. */
+/* Gives all samples to the candidates that need them, until none is left. New
+ * samples change the order, so others may come among the best few: hence the
+ * loop. */
 static spc_status finals(spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
@@ -188,9 +190,9 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
 /* ---- candidates that may win --------------------------------------------- */
 
 /*
- * Finds those that may win; after them, those that a plan would use without
- * this run, if they were measured in it. Returns the number of all; *near is
- * the number of the first kind.
+ * Finds the candidates that may win, then those that a plan would use without
+ * this run, if this run measured them. Returns the number of all; *near is the
+ * number of the first kind.
  */
 static int find_finalists(const spc__pipeline *p, spc__entry **list, int *near)
 {
@@ -232,9 +234,9 @@ static bool has_failed(spc__entry *const *list, int count)
 
 /*
  * Confirms those that may win, once none is faster, as this takes longer than
- * everything else. *changed: one has failed, so that others may win. Cold times
- * are stored for confirmed candidates only, so a run that continues an
- * interrupted one recognises them.
+ * everything else. *changed is true if one has failed, so that others may win.
+ * Cold times are stored for confirmed candidates only, so a run that continues
+ * an interrupted one recognises them.
  */
 static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
                           bool *changed)
@@ -245,7 +247,8 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
     count = only_unconfirmed(list, count, p->request->scene_count);
     if (count == 0)
         return SPC_OK;
-    /* Those without code are built again; then all get the last samples. */
+    /* Candidates without code are built again. Then all get the last
+     * samples. */
     if ((status = revive(p, list, count)) == SPC_OK)
         status = spc__meter_rounds(p->meter, list, count,
                                    spc__request_effort(p->request)->final);
@@ -258,8 +261,8 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
     if (status == SPC_OK)
         spc__record_list(p->record, list, count);
     else
-        /* A run that was interrupted stores what it measured. The next one
-         * would take the cold times for those of confirmed candidates. */
+        /* A run that was interrupted stores what it measured. The next run
+         * would take cold times for a sign of confirmed candidates. */
         spc__meter_unconfirm(list, count);
     *changed = has_failed(list, count);
     return status;
@@ -323,7 +326,8 @@ static spc_status run_interleaved(spc__pipeline *p,
 
     if (list == NULL)
         return spc__fail_memory(p->request->error, sizeof(*list));
-    memcpy(list, finalists, (size_t)count * sizeof(*list)); /* is reordered */
+    /* the copy will be reordered */
+    memcpy(list, finalists, (size_t)count * sizeof(*list));
     if ((status = revive(p, list, count)) == SPC_OK)
         status = spc__meter_again(p->meter, list, count, goal);
     if (status == SPC_OK)
@@ -332,7 +336,7 @@ static spc_status run_interleaved(spc__pipeline *p,
     return status;
 }
 
-/* INFINITY if none is timed, which then is no rival. */
+/* Returns INFINITY if none is timed; that time beats no candidate. */
 static double least_score(spc__entry *const *list, int count, int scenes)
 {
     double least = INFINITY;
@@ -344,10 +348,10 @@ static double least_score(spc__entry *const *list, int count, int scenes)
 }
 
 /*
- * *overturned: a candidate that was far behind before ties with the fastest
- * now, so times of different moments are not comparable. Then the new times
- * replace the old ones, but only if the search continues from them: a later
- * run would otherwise find moves that this one did not make.
+ * *overturned: a candidate that was far behind now ties with the fastest, so
+ * times of different moments are not comparable. Then the new times replace the
+ * old ones, but only if the search continues from them: a later run would
+ * otherwise find moves that this one did not make.
  */
 static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
                                     bool continues, bool *overturned)
@@ -448,9 +452,8 @@ static spc_status climb_and_confirm(spc__pipeline *p, spc__entry **batch,
 }
 
 /* Climbs, confirms and compares; again from the new times if the comparison
- * overturned the order. The number of attempts is limited, as on a machine
- * whose clock drifts all the time each comparison may overturn the one
- * before. */
+ * overturned the order. Limits the number of attempts: on a machine whose clock
+ * drifts all the time, each comparison may overturn the previous one. */
 static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
                               spc__entry **list)
 {

@@ -10,8 +10,8 @@
 
 /*
  * spc__choose picks the winner from the timed candidates afterwards (choice.h),
- * even after a failure. If none was timed, returns the failure of the first
- * candidate.
+ * even after a failure. If no candidate was timed, returns the failure of the
+ * first.
  */
 spc_status spc__search(spc__pipeline *pipeline);
 

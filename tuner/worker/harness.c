@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct slot {
-    spc_plan *plan; /* NULL: nothing is loaded here */
+    spc_plan *plan; /* NULL: the slot is empty */
     spc__tested tested;
     char artefact[65];
 } slot;
@@ -23,8 +23,8 @@ struct spc__harness {
 };
 
 /*
- * Time limit in seconds to confirm a finalist on the given scenes; the awkward
- * ones have as much again.
+ * Time limit in seconds to confirm a finalist on the given scenes. The awkward
+ * scenes have the same limit again.
  */
 static const double confirm_s = 0.02;
 
@@ -109,7 +109,8 @@ static spc_status bind(spc__harness *harness, slot *to,
     if ((status = spc__ctx_load(&loaded, ctx, code->artefact, code->code,
                                 code->code_bytes, &code->launch)) != SPC_OK)
         return status;
-    /* Noted before the plan is made, so that a failure unloads the code too. */
+    /* Notes this before making the plan, so that a failure also unloads the
+     * code. */
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
     status = spc__plan_create_from(&to->plan, ctx,
@@ -224,7 +225,7 @@ void spc__harness_load(spc__outcome *out, spc__harness *harness, int number,
     if (bind(harness, to, code) != SPC_OK)
         fate = SPC__TRIAL_LAUNCH;
     else if (spc__gate_enter(&to->tested, harness->fixture, to->plan) != SPC_OK)
-        fate = SPC__TRIAL_FAULT; /* its kernel that packs weights has run */
+        fate = SPC__TRIAL_FAULT; /* its packing kernel has run */
     if (fate != SPC__TRIAL_OK) {
         note_failure(out, harness, fate);
         spc__harness_unload(harness, number);
@@ -312,7 +313,7 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
         note_failure(out, harness, SPC__TRIAL_FAULT);
         return;
     }
-    if (out->count == 0 || order->layout) /* it was not run */
+    if (out->count == 0 || order->layout) /* the kernel did not run */
         return;
     spc__gate_after_timing(&verdict, harness->fixture, tested, order->scene);
     takes(out, harness, &verdict);

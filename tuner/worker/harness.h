@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * harness.h - the measuring harness: a sample's scenes on a device, and
- * candidates that are loaded, verified and timed on them. Independent of
- * database and compiler; runs in the tuner's process or in a worker.
+ * candidates that are loaded, verified and timed on them. It needs neither the
+ * database nor a compiler, and runs in the tuner's process or in a worker.
  */
 #ifndef SPC_TUNER_HARNESS_H
 #define SPC_TUNER_HARNESS_H
 
 #include "lab/gate/gate.h"
 
-enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
+enum { SPC__SAMPLES_MAX = 256 }; /* samples of one request */
 
 /* The data of a candidate that the harness needs. */
 typedef struct spc__harness_code {
@@ -23,10 +23,10 @@ typedef struct spc__harness_code {
 
 typedef struct spc__harness_order {
     int scene;
-    int samples; /* wanted */
+    int samples; /* how many samples to take */
     bool cold;
     double limit_s; /* for all samples together */
-    bool layout;    /* time building the map's layout, not running */
+    bool layout;    /* time building the map's layout instead of running */
 } spc__harness_order;
 
 /* The result of a request. */
@@ -35,14 +35,14 @@ typedef struct spc__outcome {
                                  TIMEOUT */
     /* begins with the name of the failed test: gate.h */
     char note[192];
-    double error; /* of verify */
+    double error; /* result of verification */
     int count;    /* number of samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
     double gate_s; /* time in the gate for this request */
     bool dead;     /* the device, or this process, is unusable */
     /*
      * SPC_OK, or a failure that no candidate has caused: out of memory, or the
-     * device was taken away. `status` is then invalid.
+     * device is no longer available. `status` is then invalid.
      */
     spc_status trouble;
 } spc__outcome;

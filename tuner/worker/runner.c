@@ -27,14 +27,15 @@ extern char **environ;
 /* A worker opens a device and may have to compile the kernels of its maps. */
 static const double start_limit_s = 180;
 /*
- * Extra time beyond the limit, for transfers and loading. The repetitions of a
+ * Time beyond the limit, for transfers and loading. The repetitions of a
  * finalist depend on its layer's promises.
  */
 static const double grace_s = 2;
 static const double confirming_grace_s = 20;
 
 enum {
-    TRIES = 3,         /* of one request, if the candidate is not at fault */
+    /* attempts of a request, if the candidate is not at fault */
+    TRIES = 3,
     PROBE_LIMIT_S = 1, /* a small kernel takes microseconds */
     PROBES = 60        /* attempts before the device counts as lost */
 };
@@ -43,16 +44,17 @@ struct spc__runner {
     spc_ctx *ctx;
     const spc__sample *sample;
     spc__runner_options options;
-    spc__harness *harness; /* in this process */
+    spc__harness *harness; /* the harness in this process */
     pid_t pid;     /* 0: no worker runs */
     int socket;
-    unsigned number;         /* of the last request */
-    spc__worker_clock clock; /* measures that request */
-    bool *loaded;            /* by slot, in the current worker */
+    unsigned number;         /* number of the last request */
+    spc__worker_clock clock; /* measures this request */
+    bool *loaded;            /* for each slot: loaded in the current worker */
     int loaded_count;
-    /* the last worker: a signal that we did not send; 0: none */
+    /* signal that ended the last worker, unless this process sent it; 0:
+     * none */
     int ended_by;
-    int exit_status; /* if it exited by itself */
+    int exit_status; /* valid if the worker exited by itself */
     bool must_probe; /* a worker was killed: the device may still be busy */
 };
 
@@ -84,8 +86,8 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
     if (code != 0)
         return code;
     /*
-     * Candidates may print, and standard output carries our results, so the
-     * worker's output goes to standard error.
+     * The worker's output goes to standard error, because candidates may print
+     * and standard output carries results.
      */
     if (fcntl(2, F_GETFD) < 0)
         posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
@@ -107,10 +109,10 @@ static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
 
     if (runner->pid == 0)
         return;
-    /* First: a worker that is idle ends when its socket closes. */
+    /* Closes the socket first, as an idle worker ends when it closes. */
     close(runner->socket);
-    /* A worker that hung up is about to end by itself, and only its own status
-     * tells why; so it has a second before it is killed. */
+    /* A worker that closed its socket is about to end, and only its own exit
+     * status shows why. It therefore has a second before it is killed. */
     for (int i = 0; wait_first && gone == 0 && i < 100; i++)
         if ((gone = waitpid(runner->pid, &code, WNOHANG)) == 0)
             nanosleep(&pause, NULL);
@@ -183,8 +185,7 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
         code = errno;
     else
         code = spawn(&runner->pid, runner->options.worker, theirs, sample);
-    /* The worker holds the other end alone: only then does its death close
-     * it. */
+    /* Only the worker may hold the other end, so that its death closes it. */
     if (theirs >= 0)
         close(theirs);
     if (sample >= 0)
@@ -295,8 +296,8 @@ static spc_status await_reply(spc__runner *runner, double limit_s)
 }
 
 /*
- * One exchange with a running worker. SPC_EFORMAT: the data received is no
- * reply to this request.
+ * Makes one exchange with a running worker. SPC_EFORMAT: the data received is
+ * no reply to this request.
  */
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                            spc__wire_reply *reply)
@@ -453,7 +454,7 @@ static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
         spc__harness_time(out, runner->harness, request->slot, &request->order);
     else if (request->op == SPC__WIRE_CONFIRM)
         spc__harness_confirm(out, runner->harness, request->slot);
-    if (spc__cancelled(runner->ctx->cancel)) /* not caused by the candidate */
+    if (spc__cancelled(runner->ctx->cancel)) /* not the candidate's fault */
         return spc__interrupted(error);
     if (out->trouble != SPC_OK)
         return fail_troubled(out, &request->code, error);
@@ -465,7 +466,7 @@ static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
     return SPC_OK;
 }
 
-/* One request, wherever the harness is. */
+/* Makes one request, in a worker or in this process. */
 static spc_status ask(spc__outcome *out, spc__runner *runner,
                       spc__wire_request *request, spc_error *error)
 {
@@ -476,7 +477,8 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
                                      : ask_harness(out, runner, request, error);
 }
 
-/* Longer at each turn, for whatever the machine lacks to come back. */
+/* Waits longer at each attempt, so that a missing resource can become available
+ * again. */
 static void nap(int seconds)
 {
     const struct timespec pause = {seconds, 100 * 1000 * 1000};
@@ -496,10 +498,10 @@ static bool is_doubtful(const spc__outcome *out)
 }
 
 /*
- * A failure of the harness is no outcome: it is retried in a fresh worker after
- * a while, and ends the run if it persists. A timeout or a fault may be the
- * effect of an earlier candidate on the worker: it counts only if a fresh
- * worker repeats it.
+ * A failure of the harness is no result of the candidate. The request is
+ * retried in a fresh worker after a while, and ends the run if the failure
+ * persists. A timeout or a fault may be the effect of an earlier candidate on
+ * the worker: it counts only if a fresh worker repeats it.
  */
 static spc_status ask_firmly(attempt try_once, spc__outcome *out,
                              spc__runner *runner, const spc__harness_code *code,
@@ -608,7 +610,8 @@ spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
         ask_firmly(ask_loaded, out, runner, code, &confirm, error);
 
     if (status == SPC_OK && out->status != SPC__TRIAL_OK)
-        runner->loaded[slot] = false; /* the harness has dropped it */
+        runner->loaded[slot] = false; /* the harness has dropped the
+                                       * candidate */
     return status;
 }
 

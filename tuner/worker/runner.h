@@ -14,9 +14,9 @@
 typedef struct spc__runner spc__runner;
 
 typedef struct spc__runner_options {
-    bool in_worker;            /* otherwise in this process */
-    const char *const *worker; /* its arguments */
-    double limit_s; /* of one request, in a worker, by the worker's clock */
+    bool in_worker;            /* false: run in this process */
+    const char *const *worker; /* arguments of the worker */
+    double limit_s; /* limit of a request in a worker, by the worker's clock */
 } spc__runner_options;
 
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,

@@ -10,8 +10,8 @@
 #include "tuner/worker/harness.h"
 
 enum {
-    SPC__WIRE_SOCKET = 3, /* the worker's end */
-    SPC__WIRE_SAMPLE = 4  /* spc__sample_attach */
+    SPC__WIRE_SOCKET = 3, /* the worker's end of the socket */
+    SPC__WIRE_SAMPLE = 4  /* memory for spc__sample_attach */
 };
 
 typedef enum spc__wire_op {
@@ -28,7 +28,8 @@ typedef struct spc__wire_request {
     unsigned number; /* counts the requests to all workers of a run */
     spc__wire_op op;
     int slot;
-    double limit_s; /* the worker's, on the clock; see worker_limits.h */
+    /* limit of the worker's wall-clock time (worker_limits.h) */
+    double limit_s;
     spc__harness_order order;
     spc__harness_code code; /* followed by code_bytes bytes */
 } spc__wire_request;
@@ -40,7 +41,7 @@ typedef struct spc__wire_request {
  */
 typedef struct spc__wire_reply {
     unsigned magic;
-    unsigned number; /* of the request; 0: the first reply */
+    unsigned number; /* number of the request; 0: the first reply */
     spc_error run;   /* a failure that the candidate did not cause */
     spc__outcome outcome;
 } spc__wire_reply;
@@ -51,8 +52,8 @@ typedef struct spc__wire_reply {
 
 /*
  * Send and receive whole messages. `wait_s` < 0 waits for ever; otherwise
- * SPC_ETIMEOUT. SPC_EIO: the other side hung up. *cancel (may be NULL)
- * non-zero: SPC_EINTERRUPTED.
+ * SPC_ETIMEOUT. SPC_EIO: the other side closed the socket. *cancel (may be
+ * NULL) non-zero: SPC_EINTERRUPTED.
  */
 spc_status spc__wire_send(int fd, const void *data, size_t bytes, double wait_s,
                           const volatile int *cancel);

@@ -133,8 +133,8 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
     limit_process();
     if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
         spc__harness_create(&harness, ctx, &sample, &hello.run);
-    /* After the arrays are made: the limit counts from what the worker has
-     * now. */
+    /* Sets the limit after the arrays are made, because it is relative to the
+     * current use. */
     spc__limits_grow(spc__limits_memory(),
                      !spc__device_ops_of(ctx->device)->runs_on_host_cores);
     spc_status status = hello.run.status;
@@ -153,7 +153,7 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
         *error = hello.run;
         return hello.run.status;
     }
-    return SPC_OK; /* the tuner has hung up, and reports the failure */
+    return SPC_OK; /* the tuner closed the socket and reports the failure */
 }
 
 spc_status spc_tune_worker(spc_ctx *ctx)

@@ -29,7 +29,8 @@ static uint64_t read_wait(pid_t pid, long thread)
     return is_read ? waited : 0;
 }
 
-/* The wait at the start of the clock; 0 for a thread that began later. */
+/* Returns the wait at the start of the clock, or 0 for a thread that began
+ * later. */
 static uint64_t wait_before(const spc__worker_clock *clock, long id)
 {
     for (int i = 0; i < clock->threads; i++)
@@ -75,7 +76,8 @@ void spc__worker_clock_start(spc__worker_clock *out, pid_t pid)
     out->start_ns = spc__now_ns();
 }
 
-/* The longest wait of one thread, not the sum: they wait at the same time. */
+/* Uses the longest wait of one thread, not the sum, as threads wait at the same
+ * time. */
 static void find_longest(spc__worker_clock *clock, long id, uint64_t waited_ns)
 {
     uint64_t before = wait_before(clock, id);

@@ -21,7 +21,7 @@ int64_t spc__limits_memory(void)
     return half > least ? half : least;
 }
 
-/* Reads the bytes of address space, and those in memory. */
+/* Reads the sizes of the address space and of the resident memory, in bytes. */
 static bool read_size(int64_t *space, int64_t *resident)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -47,7 +47,8 @@ static void *watch(void *payload)
 
     while (read_size(&space, &resident) && resident <= most)
         nanosleep(&pause, NULL);
-    /* _exit(), as the heap may be in any state and no handler should run. */
+    /* Uses _exit(), as the heap may be in any state and no handler should
+     * run. */
     if (resident > most)
         _exit(SPC__LIMITS_GROWN);
     return NULL;

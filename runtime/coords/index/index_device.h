@@ -58,7 +58,7 @@ spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
 
 /* Scratch memory and sizes of an indexing launch. */
 typedef struct spc__index_scratch {
-    char *keys; /* two orders of keys; then digests and tile masks */
+    char *keys; /* two arrays of keys, later used for digests and tile masks */
     size_t key_bytes;
     int *rows[2];
     int *tables;
@@ -79,9 +79,10 @@ typedef struct spc__index_set_work {
     /* For a derived set: */
     void *table;
     unsigned slots;
-    int32_t *list;    /* outputs, unordered */
-    int *listed;      /* number of outputs in the list */
-    int32_t *offsets; /* offset list of a rule that is no box; else NULL */
+    int32_t *list; /* outputs, unordered */
+    int *listed;   /* number of outputs in the list */
+    /* offset list of a rule whose kernel is no box; else NULL */
+    int32_t *offsets;
     spc__kernel *derive;
     spc__kernel *merge;
 } spc__index_set_work;

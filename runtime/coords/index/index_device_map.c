@@ -19,7 +19,7 @@ typedef struct map_work {
                         * side by side */
     int *pairs;        /* [grid * warps] */
     int32_t *list;     /* offset list of a kernel that is no box */
-    void *table;       /* of the hash search */
+    void *table;       /* table of the hash search */
     int *places;
     int *counts; /* [offsets][grid], used to list pairs */
     spc__kernel *list_pairs;
@@ -313,7 +313,7 @@ static void add_sorted(spc_index_args *args, const spc_map *map,
     args->sorted.index = layout->index;
     args->sorted.mask = layout->mask;
     args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
-    if (args->sorted.passes == 0) /* a kernel of one offset */
+    if (args->sorted.passes == 0) /* true for a kernel of one offset */
         args->sorted.passes = 1;
     /* For orders by key, the table maps the bits of a key, else the offsets. */
     size_t entries =

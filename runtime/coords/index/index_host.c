@@ -167,7 +167,7 @@ static spc_status list_create(spc_map *map, spc_error *error)
 {
     (void)map;
     (void)error;
-    return SPC_OK; /* the index alone is enough */
+    return SPC_OK; /* the index suffices */
 }
 
 /* The build has already counted them: this device works synchronously. */

@@ -11,7 +11,7 @@
 enum {
     SPC__HOST_DIGIT_BITS = 11,
     SPC__HOST_CHUNK_ROWS = 4096,
-    SPC__HOST_SORT_CHUNKS = 64 /* maximum; each has a count of each digit */
+    SPC__HOST_SORT_CHUNKS = 64 /* maximum; each chunk counts each digit */
 };
 
 /* Scratch memory of a sort. */

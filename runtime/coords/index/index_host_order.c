@@ -270,7 +270,7 @@ spc_status spc__host_map_fill(const spc_map *map, const spc__map_layout *layout,
     int chunks = (map->to->rows_padded + o.each - 1) / o.each;
 
     if (!layout->sorted)
-        return SPC_OK; /* the build fills it */
+        return SPC_OK; /* the build fills the table */
     if (!spc__host_spread(map->ctx, spc__host_chunks(rows), digest_chunk, &o) ||
         !spc__host_sort(map->ctx, s, keys, order, rows, layout->bits) ||
         !spc__host_spread(map->ctx, chunks, permute_chunk, &o))

@@ -8,7 +8,7 @@
 
 enum {
     DIGITS = 1 << SPC__HOST_DIGIT_BITS,
-    FEW = 64, /* rows: inserting them costs less than counting all digits */
+    FEW = 64, /* so few rows are inserted faster than digits are counted */
 };
 
 /* One stable pass over the SPC__HOST_DIGIT_BITS bits at `shift`. Chunks are

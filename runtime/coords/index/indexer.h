@@ -114,7 +114,8 @@ typedef struct spc__indexer {
     void (*map_limit)(spc_map *map, unsigned blocks);
     const spc__regrouper *regrouper;
     const spc__voxeliser *voxeliser;
-    const spc__triplet_ops *triplets; /* of maps of points; else NULL */
+    /* operations of maps of points; else NULL */
+    const spc__triplet_ops *triplets;
 } spc__indexer;
 
 /* Returns the first indexer that supports the context's device. */

@@ -15,9 +15,9 @@
 #include "coords/points/points_steps.h"
 
 struct spc_points {
-    spc_coords rows; /* must be first: a map's set is cast to its cloud */
+    spc_coords rows; /* must be first, as a map's set is cast to its cloud */
     spc__points_code code;
-    float *at; /* spc_cloud */
+    float *at; /* coordinates (spc_cloud) */
     int32_t *stats;
     int batches;
     float low[3], high[3];

@@ -161,7 +161,7 @@ typedef struct query {
     int low[3], high[3]; /* cells; an empty range before the first output */
     int columns;
     int begin[COLUMNS], end[COLUMNS];
-    float limit; /* with `nearest`: squares below it count, */
+    float limit; /* with `nearest`: squares below the limit count, */
     int ties;    /* and this many that are equal to it */
 } query;
 
@@ -426,7 +426,7 @@ enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
 /* Counts, by their next digit, the squares whose upper bits are `found`. */
 typedef struct digits {
-    unsigned found, known; /* the upper bits, and their mask */
+    unsigned found, known; /* the upper bits so far, and their mask */
     int shift;
     int counts[DIGITS];
 } digits;
@@ -465,7 +465,8 @@ static void keep_nearest(query *q)
         while (digit < DIGITS && d.counts[digit] < left)
             left -= d.counts[digit++];
         if (digit == DIGITS)
-            return; /* at the first digit: fewer than `nearest` are visible */
+            return; /* happens at the first digit: fewer than `nearest` are
+                     * visible */
         d.found |= digit << d.shift;
         d.known |= (unsigned)(DIGITS - 1) << d.shift;
     }

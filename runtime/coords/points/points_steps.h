@@ -15,7 +15,7 @@
 #include "templates/shared/points_abi.h"
 
 typedef enum spc__points_step {
-    SPC__POINTS_PLACE, /* spc_place_args */
+    SPC__POINTS_PLACE, /* arguments: spc_place_args */
     SPC__POINTS_PICK,
     SPC__POINTS_CELLS,  /* spc_cells_args */
     SPC__POINTS_SORT,   /* spc_sort_points_args */

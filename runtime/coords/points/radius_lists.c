@@ -119,7 +119,7 @@ static spc_status make_bundles(spc_map *map, void *stream, spc_error *error)
 
     if (status == SPC_OK)
         status = spc__radius_bundle(map, stream, error);
-    if (status != SPC_OK) { /* a list that exists counts as filled */
+    if (status != SPC_OK) { /* an existing list would count as filled */
         spc__coords_dealloc(map->to, w->bundles);
         w->bundles = NULL;
     }
@@ -192,7 +192,7 @@ static spc_status make_reversed(spc_map *map, void *stream, spc_error *error)
                                 w->capacity, !map->inverse, error);
     if (status == SPC_OK)
         status = spc__radius_fill(reversed, stream, error);
-    if (status == SPC_OK) /* a map that exists counts as filled */
+    if (status == SPC_OK) /* an existing map counts as filled */
         w->reversed = reversed;
     else
         spc_map_free(reversed);

@@ -21,16 +21,17 @@ typedef struct spc__regroup {
                                          * entry is the total */
     spc_regrouping how;
     int children;
-    bool merges;   /* several voxels may become one */
-    void *work;    /* private to the indexer */
-    int32_t *list; /* [capacity][4] proposed voxels; the set's own coordinates
-                    * if none merge */
-    int *listed;   /* number of listed voxels */
-    int *slot;     /* [capacity]: the slot of each */
-    int *begin;    /* [capacity + 1]: start of each row in `slots` */
-    int *slots;    /* [capacity]: slots, row by row of the set */
-    int *of;       /* [all rows * children]: row of the set for each slot, or
-                    * -1 */
+    bool merges; /* several voxels may become one */
+    void *work;  /* private to the indexer */
+    /* [capacity][4]: proposed voxels; the set's own coordinates if none
+     * merge */
+    int32_t *list;
+    int *listed; /* number of listed voxels */
+    int *slot;   /* [capacity]: the slot of each listed voxel */
+    int *begin;  /* [capacity + 1]: start of each row in `slots` */
+    int *slots;  /* [capacity]: slots, row by row of the set */
+    int *of;     /* [all rows * children]: row of the set for each slot, or
+                  * -1 */
 } spc__regroup;
 
 /* The device's part of regrouping; belongs to an indexer. Only `create` may

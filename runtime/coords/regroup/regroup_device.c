@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct regroup_work {
-    int *at; /* [all rows] */
+    int *at; /* positions, [all rows] */
     int *counts;
     spc_index_sync *sync;
     unsigned grid, block;

@@ -196,7 +196,7 @@ typedef struct moving {
 /* The sum of at most PART channels of a row, and the values to add. Rows are
  * processed in parts, so any width needs no allocation. */
 typedef struct part {
-    size_t first, count; /* channels */
+    size_t first, count; /* range of channels */
     float sum[PART], row[PART];
 } part;
 

@@ -37,7 +37,7 @@ static const char *const axis_names[] = {"x", "y", "z", NULL};
  * number. */
 typedef struct values {
     int scale[AXES], split[AXES];
-    int flat; /* an axis */
+    int flat; /* an axis whose scale is 0 */
 } values;
 
 #define AT(field) offsetof(values, field)

@@ -44,17 +44,17 @@ typedef struct reader {
     spc_net *net;
     const char *folder; /* folder of the file, with its '/'; may be "" */
     int folder_length;
-    const char *file; /* its name in that folder */
+    const char *file; /* name of the file in this folder */
     spc_dtype dtype;
     const spc_net_like *like; /* NULL: read only the file */
-    int channels;             /* width of the input, by its weights; 0: as in
-                                 the file */
+    /* width of the input, from the weights; 0: as in the file */
+    int channels;
     bool has_grid;            /* true if the file states a grid */
     spc__buf texts[FILES_MOST]; /* texts of files; freed here, as Lua errors
                                  * skip other cleanup */
     int text_count;
-    spc_error error; /* from a C function that Lua called */
-    bool is_part;    /* the file is included by another and returns something */
+    spc_error error; /* error of a C function that Lua called */
+    bool is_part;    /* another file includes it, so it returns something */
 } reader;
 
 static reader *self(lua_State *L)
@@ -405,7 +405,7 @@ static int do_feature(lua_State *L)
     check_names(L, 3, names);
     const char *name = text_field(L, 3, "name", NULL);
     int at = tensor_field(L, 3, "at"), add = SPC_NO_TENSOR;
-    for (int i = 2; names[i] != NULL; i++) { /* names of one operand */
+    for (int i = 2; names[i] != NULL; i++) { /* the names of one operand */
         int operand = tensor_field(L, 3, names[i]);
         if (operand != SPC_NO_TENSOR && add != SPC_NO_TENSOR)
             return luaL_error(L, "a layer has add, index or by: one of them");

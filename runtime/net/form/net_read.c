@@ -23,7 +23,7 @@ typedef struct reader {
     spc__net_array *arrays;
     int array_count;
     int64_t bytes; /* total size of the arrays so far */
-    float *scales; /* by tensor, 0: none; NULL: the network is not quantised */
+    float *scales; /* one for each tensor, 0: none; NULL: not quantised */
     int scale_count;
     int line;
     char *fields[FIELDS]; /* fields of this line, without the first word */
@@ -223,7 +223,8 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
         for (int a = 0; a < 3; a++)
             list[3 * g->offset_count + a] = (int16_t)axes[a];
     }
-    memcpy(g->kernel, plain.kernel, sizeof(g->kernel)); /* of a box */
+    /* restores the kernel of a box */
+    memcpy(g->kernel, plain.kernel, sizeof(g->kernel));
     g->offsets = list;
     return spc__geometry_keep(g, r->error);
 }

@@ -27,11 +27,11 @@ typedef struct spc__train_value {
     spc_dtype dtype;
     int64_t rows, elements; /* elements of a row */
     int64_t capacity;       /* rows allocated in its arrays */
-    bool wanted;            /* its gradient is needed: a trained step comes
-                             * before it */
-    void *data;             /* NULL: the caller's features */
-    int grad; /* during construction of the backward pass: the array with the
-               * sum so far */
+    /* its gradient is needed, as a trained step precedes it */
+    bool wanted;
+    void *data; /* NULL: the caller's features */
+    int grad;   /* during construction of the backward pass: the array with the
+                 * sum so far */
 } spc__train_value;
 
 typedef enum spc__train_kind {
@@ -61,7 +61,7 @@ typedef struct spc__train_feature {
 /* A set or map that must be filled before a step, since its voxels depend on
  * features. */
 typedef struct spc__train_update {
-    int set;      /* index in the network */
+    int set;      /* index of the set in the network */
     spc_map *map; /* NULL: fill the set */
 } spc__train_update;
 
@@ -74,14 +74,14 @@ typedef struct spc__train_step {
                                                 * wgrad */
     spc__train_feature copy[SPC__NET_SOURCES]; /* for CONCAT, one for each
                                                 * part */
-    int32_t *index; /* for FEATURE: input rows of the maxima */
+    int32_t *index; /* for FEATURE: input rows that have the maxima */
     bool borrows;   /* an un-pooling uses the pooling's array */
     int first_update, update_count;
     /* Parameters: `first` values, then `second`: weights (RSCK) and bias for a
      * convolution, else scale and shift. */
     int64_t first, second;
     bool keeps_second; /* not a parameter: a shift that stays 0 */
-    float *values;     /* on the host */
+    float *values;     /* values on the host */
     float *vector;     /* on the device: bias, or scale and shift */
     float *change;     /* on the device: the gradient of `values` */
 } spc__train_step;
@@ -113,7 +113,7 @@ struct spc_training {
     void **arrays; /* gradients, on the device; the first ones, by output,
                     * belong to the caller */
     int value_count, step_count, action_count, array_count, update_count;
-    int *value_of; /* value of each tensor of the network */
+    int *value_of; /* value number of each tensor of the network */
     void *work;    /* workspace, shared by all steps */
     size_t work_bytes;
     const void *features; /* input of the last forward pass; NULL: none yet */

@@ -245,7 +245,8 @@ static spc_status to_inputs(const spc_training *t, const action *a,
                                    .out = out,
                                    .index = s->index,
                                    .scale = s->vector};
-    if (spc__feature_adds_by_batch(&s->back.feature)) { /* dy times them */
+    /* multiplies dy by the factors */
+    if (spc__feature_adds_by_batch(&s->back.feature)) {
         buffers.in = dy;
         buffers.add = data_of(t, s->add);
     }

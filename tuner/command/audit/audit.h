@@ -36,7 +36,7 @@ typedef struct audit {
     audit_sample samples[AUDIT_FIGURES];
     out_file lines;  /* file with a line for each figure, if requested */
     bool is_unsaved; /* the last line could not be written */
-    int flips;       /* number of second tunings that chose another candidate */
+    int flips;       /* how many second tunings chose another candidate */
     /*
      * Numbers of candidates that quick timed, that the longer search timed in
      * addition, and in the whole space; seconds of both searches.

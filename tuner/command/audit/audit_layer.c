@@ -32,7 +32,7 @@ typedef struct finding {
     const spc_scene *scene;
     spc_tune_report quick, again, whole;
     contest rivals;
-    double regret, flip, served; /* shares; NAN: not measured */
+    double regret, flip, served; /* ratios; NAN: not measured */
     bool flipped;
 } finding;
 
@@ -181,7 +181,7 @@ static double share(double us, double than_us)
 }
 
 typedef struct hearing {
-    trials found; /* first: the payload of the callbacks of trials.h */
+    trials found; /* must be first, as callbacks of trials.h get its address */
     const contest *contest;
 } hearing;
 
@@ -210,7 +210,7 @@ static void take_times(contest *c, const trials *found)
     }
 }
 
-/* Times the candidates alternately; does nothing if there is only one. */
+/* Times the candidates alternately. Does nothing if there is only one. */
 static spc_status run_contest(contest *c, audit *a, const finding *f)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -288,7 +288,7 @@ static void compare_winners(finding *f)
     f->flipped = strcmp(f->quick.winner, f->again.winner) != 0;
     f->flip = f->flipped ? fabs(share(quick, again)) : 0;
     f->regret = share(quick, best_of(&f->rivals));
-    if (f->rivals.count == 1) /* no other candidate was as good */
+    if (f->rivals.count == 1) /* no other candidate was equally good */
         f->regret = 0;
 }
 

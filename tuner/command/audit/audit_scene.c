@@ -11,8 +11,8 @@
  * octave in size, in density, or in both.
  */
 static const struct {
-    double cut;  /* this share of the extent along x is kept */
-    double thin; /* and this share of the remaining voxels */
+    double cut;  /* share of the extent along x to keep */
+    double thin; /* share of the remaining voxels to keep */
 } parts[AUDIT_AROUND] = {
     {0.84, 1},  {1, 0.8},  {0.5, 1},    {1, 0.5},
     {0.7, 0.8}, {0.71, 1}, {0.84, 0.8}, {0.5, 0.5},

@@ -75,7 +75,7 @@ struct row {
     const spc_conv *layer;
     const char *layer_text;
     const spc_scene *scene;
-    bool map; /* the map instead of the layer */
+    bool map; /* measure the map instead of the layer */
 };
 
 /* The output, and the figures to compare with. */
@@ -85,8 +85,8 @@ struct sheet {
     table table;
     spc__json *json;    /* NULL: print the table */
     spc__buf unmatched; /* names of the rows without a figure of a peer */
-    bool by_class;      /* a floor was derived from the device's class, not from
-                         * this device */
+    /* a floor comes from the device's class, not from this device */
+    bool by_class;
 };
 
 static const char *const plain_titles[] = {
@@ -149,7 +149,7 @@ static void add_peer(table *t, double us, const peer_figure *peer)
                    peer->note, *peer->note ? ")" : "");
 }
 
-/* The median of the row's subject. */
+/* Returns the median time of what the row measures. */
 static double time_of(const struct row *row, const spc_bench_result *result)
 {
     return row->map ? result->map_us : result->warm_us;
@@ -329,7 +329,8 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
                                  seed, capacity)
             : spc_bench(&result, sheet->ctx, row->layer, row->scene, seed);
 
-    if (status == SPC_EINTERRUPTED) /* the end of the run reports it once */
+    /* the end of the run reports the interrupt once */
+    if (status == SPC_EINTERRUPTED)
         return status;
     if (status != SPC_OK) {
         cli_fail(status, "%s on %s: %s", row->layer_text, scene,
@@ -389,8 +390,8 @@ static spc_status measure_passes(struct sheet *sheet, const passes *list,
     return first;
 }
 
-/* Prints the table and its notes. On another GPU than the peers' a ratio says
- * nothing about the engines. */
+/* Prints the table and its notes. A ratio to figures from another GPU would not
+ * compare the engines. */
 static void print_sheet(const struct sheet *sheet)
 {
     peers *all = sheet->args->peers;
@@ -485,7 +486,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
     spc_status status = load(show, from->scene);
 
     if (status == SPC_ENOTFOUND) {
-        show->skipped++; /* the other rows are still useful */
+        show->skipped++; /* continue, as the other rows are still useful */
         cli_say(show->self, "spctune: skipped: %s on %s", from->layer,
                 from->scene);
         return SPC_OK;

@@ -18,7 +18,7 @@ typedef struct engine {
 typedef struct figure {
     struct figure *next;
     char *scene;
-    char layer[LAYER_TEXT]; /* canonical */
+    char layer[LAYER_TEXT]; /* canonical text */
     bool map;
     bool asked;
     char *note;
@@ -148,7 +148,7 @@ static spc_status add_method(peers *all, char *text)
 {
     if (*text == '\0')
         return fail_line(all, "method", "has no text: expected 'method TEXT'");
-    return SPC_OK; /* for people */
+    return SPC_OK; /* a comment for readers */
 }
 
 static spc_status add_engine(peers *all, char *text)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 typedef struct suite_row {
-    const char *scene; /* files are looked up in --scenes DIR */
+    const char *scene; /* a file in --scenes DIR, or a specification */
     const char *layer;
     bool map; /* times pack, sort, map and row order instead */
 } suite_row;

@@ -146,7 +146,7 @@ static spc_status bad_value(const cli_option *option, const char *text,
                     text, right);
 }
 
-/* The range of each kind of whole number. */
+/* The range of each kind of integer. */
 static const struct range {
     uint64_t least, most;
 } ranges[] = {
@@ -163,7 +163,7 @@ static spc_status read_real(const cli_option *option, double *to,
 {
     double value;
 
-    if (strchr(".0123456789", text[0]) == NULL || /* no "inf" */
+    if (strchr(".0123456789", text[0]) == NULL || /* excludes "inf" */
         !spc__scan_real(&value, spc__span_of(text)) || !(value > 0) ||
         value > 1e9)
         return bad_value(option, text, "a positive number up to 1e9");
@@ -253,7 +253,7 @@ static spc_status read_time(const cli_option *option, void *to,
     double sum = 0;
     bool good = true;
 
-    /* At least one round, so that an empty text is refused as well. */
+    /* The loop runs at least once, so that an empty text is refused. */
     for (const char *at = text; good && (at == text || *at != '\0');) {
         size_t digits = strcspn(at, units);
         const char *unit =
@@ -369,7 +369,8 @@ static void note_given(cli *self, const cli_option *option)
         self->given[self->given_count++] = option;
 }
 
-/* One option and its value, which may be in the same word or the next. */
+/* Parses one option and its value, which may be in the same word or the
+ * next. */
 static spc_status read_option(struct reader *reader, const char *word)
 {
     const cli_command *command = reader->self->command;
@@ -391,7 +392,7 @@ static spc_status read_option(struct reader *reader, const char *word)
     if (option == NULL)
         return unknown_option(reader, word, name, length);
     if (value != NULL && is_long)
-        value++; /* the '=' */
+        value++; /* skips the '=' */
     if (option->kind == CLI_FLAG && value != NULL)
         return cli_fail(SPC_EINVAL, "'%s' takes no value", word);
     if (option->kind != CLI_FLAG && value == NULL) {
@@ -575,8 +576,8 @@ const char *const *cli_worker_arguments(cli *self)
 
     snprintf(self->threads_text, sizeof(self->threads_text), "%d",
              globals->threads);
-    /* The program itself, even if its file was replaced since the start: a
-     * worker of another build is refused. */
+    /* Runs the same program even if its file was replaced since the start,
+     * because a worker of another build is refused. */
     self->worker[n++] = "/proc/self/exe";
     self->worker[n++] = "--quiet"; /* only the tuner prints messages */
     self->worker[n++] = "--threads";

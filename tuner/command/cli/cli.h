@@ -15,7 +15,7 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_WORD,  /* const char *: one of the words of `value` */
-    CLI_OUT,   /* as CLI_TEXT, for a file that the command writes */
+    CLI_OUT,   /* like CLI_TEXT, for a file that the command writes */
     CLI_LIST,  /* cli_list: may be given several times */
     CLI_INT,   /* int: 0 to a million */
     CLI_COUNT, /* int: 1 to a million */
@@ -33,10 +33,11 @@ typedef struct cli_list {
 
 /* Options end with a row whose name is NULL. */
 typedef struct cli_option {
-    char letter;       /* 0: the option has no letter */
-    const char *name;  /* without the dashes */
-    const char *value; /* the name of its value in the help, or for CLI_WORD and
-                        * CLI_EFFORT "one|two|three"; NULL for flags */
+    char letter;      /* 0: the option has no letter */
+    const char *name; /* without the dashes */
+    /* name of the value in the help, or for CLI_WORD and CLI_EFFORT
+     * "one|two|three"; NULL for flags */
+    const char *value;
     cli_kind kind;
     size_t offset; /* offset of its member in the arguments' struct */
     const char *help;
@@ -51,7 +52,7 @@ typedef struct cli_globals {
     int threads;
     bool trust;
     const char *key;     /* a file name */
-    const char *shipped; /* as in spc_ctx_options; audit disables them */
+    const char *shipped; /* see spc_ctx_options; audit uses none */
     bool json;
     bool quiet;
     bool verbose;
@@ -72,7 +73,7 @@ typedef struct cli {
     cli_globals globals;
     const cli_command *command;
     cli_list operands;
-    cli_list warnings; /* already printed: each appears once */
+    cli_list warnings; /* printed so far, so that each appears once */
     /* options of the command line, which take precedence */
     const cli_option *given[64];
     int given_count;
@@ -90,19 +91,20 @@ typedef struct cli {
 
 struct cli_command {
     const char *name;
-    const char *operands;       /* its arguments, for the usage line */
-    const char *summary;        /* one line for the list of commands */
-    const char *more;           /* additional text of --help */
-    const char *(*verb)(int i); /* returns its words after the name, NULL past
-                                 * the last; without a function `operands` has
-                                 * all of them */
+    const char *operands; /* arguments, for the usage line */
+    const char *summary;  /* one line for the list of commands */
+    const char *more;     /* additional text of --help */
+    /* returns the words after the name, then NULL; if there is no function,
+     * `operands` has all words */
+    const char *(*verb)(int i);
     const cli_option *options;
     size_t args_bytes; /* size of the struct that the options fill */
     spc_status (*run)(cli *self, void *args);
     /* Sets values that are not zero; may be NULL. */
     void (*defaults)(void *args);
-    bool resumes; /* continues when it is run again after SIGTERM or SIGUSR1:
-                     it then exits with status 75 */
+    /* exits with status 75 after SIGTERM or SIGUSR1, and continues when it is
+     * run again */
+    bool resumes;
 };
 
 extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
@@ -112,7 +114,7 @@ extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
 
 /* All commands, ended by NULL; those without a summary are hidden. */
 extern const cli_command *const cli_commands[];
-const cli_command *cli_find_command(const char *name); /* or NULL */
+const cli_command *cli_find_command(const char *name); /* NULL: unknown */
 /* Reports an unknown command and suggests a similar one. */
 spc_status cli_unknown_command(const char *word);
 /* The option of that name in a table, or NULL. */
@@ -176,7 +178,7 @@ void cli_catch_signals(const cli *self);
 spc_status cli_run_apart(void *(*work)(void *payload), void *payload);
 /* True if SIGTERM or SIGUSR1 ended a command that can be resumed. */
 bool cli_was_preempted(void);
-enum { CLI_PREEMPTED = 75 }; /* the exit status in that case (EX_TEMPFAIL) */
+enum { CLI_PREEMPTED = 75 }; /* EX_TEMPFAIL: run the command again */
 /* Removes remaining temporary files; called last. */
 void cli_tidy(void);
 

@@ -56,7 +56,7 @@ static bool is_known(const config *c, const char *name)
     return cli_find_option(cli_global_options, name) != NULL;
 }
 
-/* Sets a flag. Unlike on the command line it may be "no". */
+/* Sets a flag. Here, unlike on the command line, the value may be "no". */
 static spc_status set_flag(const config *c, const cli_option *option,
                            void *base, const char *value)
 {
@@ -168,7 +168,7 @@ static spc_status read_lines(config *c, FILE *file)
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* Finds the file; false if there is no place for it. */
+/* Finds the file. Returns false if there is no place for it. */
 static bool find_path(char *out, size_t bytes, bool *must_be)
 {
     const char *own = getenv("SPC_CONFIG");
@@ -223,7 +223,7 @@ spc_status cli_read_config(cli *self, void *args)
     spc_status status = must_be ? SPC_OK : check_owner(path);
     if (status == SPC_OK)
         status = read_lines(&c, file);
-    if (status == SPC_OK && ferror(file)) /* a folder, for example */
+    if (status == SPC_OK && ferror(file)) /* true for a folder, for example */
         status =
             cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
     fclose(file);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 typedef struct named {
-    const char *option; /* NULL: the file is an operand */
+    const char *option; /* NULL: the file is an operand of the command */
     const char *path;
 } named;
 

@@ -13,7 +13,7 @@
 typedef struct phase {
     progress progress;
     const char *what;
-    double most_s; /* the latest end; 0: unknown */
+    double most_s; /* longest possible duration; 0: unknown */
     uint64_t began_ns;
     pthread_t thread;
     pthread_mutex_t lock;

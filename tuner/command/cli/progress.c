@@ -156,7 +156,8 @@ double progress_left(const progress_board *board)
     int more = board->items - board->begun;
 
     if (more > 0 && board->timed == 0)
-        left = -1; /* known layers took no time, so no estimate is possible */
+        left = -1; /* layers from the database took no time, so there is no
+                    * estimate */
     else if (more > 0 && left >= 0)
         left += more * (double)board->timed_ns * 1e-9 / board->timed /
                 (board->lanes > 0 ? board->lanes : 1);

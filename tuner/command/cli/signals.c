@@ -22,10 +22,10 @@
 /* The program's only variable of file scope, as signals are global. */
 static struct {
     volatile int cancel;
-    bool caught;  /* a thread waits for them */
-    bool resumes; /* the command can be continued by another run */
+    bool caught;  /* a thread waits for signals */
+    bool resumes; /* another run can continue the command */
     int first;    /* the first signal received; 0: none */
-    bool talks;   /* true if messages go to a terminal */
+    bool talks;   /* messages go to a terminal */
     int lock;     /* lock of the folder */
     char folder[4096];
 } signals;
@@ -70,9 +70,9 @@ void cli_tidy(void)
 }
 
 /*
- * If the reader of our output has closed the pipe, the program ends at once, as
- * usual. A signal handler is enough here: output is printed only after all
- * files in the folder were removed.
+ * If the reader of the output has closed the pipe, the program ends
+ * immediately, as usual. A signal handler is enough here: output is printed
+ * only after all files in the folder were removed.
  */
 static void on_broken_pipe(int number)
 {
@@ -172,7 +172,8 @@ spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
         if (pthread_timedjoin_np(thread, NULL, &until) == 0)
             return SPC_OK;
     }
-    /* The thread goes on until the process ends, as its work checks no flag. */
+    /* The thread continues until the process ends, as its work checks no
+     * flag. */
     pthread_detach(thread);
     return SPC_EINTERRUPTED;
 }

@@ -171,7 +171,7 @@ static int least_important(const table *t, const int *width)
 
 /*
  * Narrows columns, or hides them (0), until a line has at most `wanted`
- * characters. False: the needed columns do not fit.
+ * characters. Returns false if the needed columns do not fit.
  */
 static bool fit(const table *t, int *width, int wanted)
 {

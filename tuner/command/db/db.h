@@ -18,8 +18,8 @@ typedef spc_status db_run(spc_ctx *ctx, cli *self, const db_args *args,
 
 typedef struct db_verb {
     const char *name, *operands;
-    int least, most;  /* operands */
-    const char *used; /* of the command's options */
+    int least, most;  /* number of operands */
+    const char *used; /* letters of the options that it uses */
     bool creates;     /* the database need not exist */
     db_run *run;
 } db_verb;

@@ -17,15 +17,15 @@ enum { JOINT_ORDERS = 10, JOINT_NAME = 24 };
 
 /* The fastest kernel of a layer that reads one order. */
 typedef struct joint_option {
-    char order[JOINT_NAME]; /* "none" is the order of the map itself, which
-                             * costs nothing */
-    char *kernel;           /* "TEMPLATE CONFIG"; owned */
+    /* "none": the order of the map, which costs nothing */
+    char order[JOINT_NAME];
+    char *kernel; /* "TEMPLATE CONFIG"; owned */
     double us;
 } joint_option;
 
 typedef struct joint_layer {
     int map;   /* the map of the layer; -1 for linear layers, which read none */
-    int steps; /* number of steps of the network with this layer */
+    int steps; /* how many times a run has this layer */
     joint_option options[JOINT_ORDERS];
     int count;
     int own, chosen; /* indices of options; -1: not set yet */

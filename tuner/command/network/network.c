@@ -178,7 +178,8 @@ static int64_t capacity_of(const network *n)
 
     if (n->args->capacity > 0)
         return n->args->capacity;
-    return rows > 0 ? rows : 1; /* a plan has room for at least one voxel */
+    /* a plan needs capacity for at least one voxel */
+    return rows > 0 ? rows : 1;
 }
 
 spc_status network_fail(const network *n, spc_status status)

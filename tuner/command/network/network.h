@@ -13,16 +13,17 @@ typedef struct network_args {
     const char *dtype;
     cli_list weights;                 /* files of weights; empty: weights are
                                        * random */
-    const char *from, *axes, *prefix; /* engine whose format these files have */
-    const char *voxel, *range;        /* axes of files that do not state them */
-    const char *like; /* network in Lua whose architecture the weights in `file`
-                       * have */
+    const char *from, *axes, *prefix; /* the engine that wrote these files */
+    const char *voxel, *range;        /* grid of files that do not state it */
+    /* network in Lua with the architecture of the weights in `file` */
+    const char *like;
     cli_list scenes;
-    const char *coords;   /* NULL: use scenes */
-    const char *columns;  /* columns of files: letters, or for points their
-                           * number; NULL: the batch, then the file's axes */
+    const char *coords; /* NULL: use scenes */
+    /* columns of files: letters or, for points, their number; NULL: batch, then
+     * the file's axes */
+    const char *columns;
     const char *features; /* NULL: random features */
-    const char *points;   /* file of points that replaces all three, or NULL */
+    const char *points;   /* file of points instead of these three, or NULL */
     uint64_t seed;
     int capacity;  /* 0: the voxels of the largest scene */
     double growth; /* 0: derived from the capacity */
@@ -110,7 +111,7 @@ typedef struct network {
     /* columns of batch, x, y and z in read files; -1: absent */
     int at[4];
     int column_count;
-    bool counts_columns; /* --columns states their number */
+    bool counts_columns; /* --columns gives their number */
     float *features;     /* numbers of --features, or NULL */
     float *points;       /* points of --points, or NULL */
     int64_t point_rows;

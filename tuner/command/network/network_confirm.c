@@ -296,8 +296,8 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
         return SPC_OK;
     if ((status = take_untuned(t)) == SPC_OK)
         status = time_shown(t, &now, SPC_PLAN_JIT);
-    /* Timed again, since layers without times of their untuned kernel keep the
-     * tuned one. */
+    /* Times the network again, since layers without times of their untuned
+     * kernel keep the tuned one. */
     if (status != SPC_OK || !rivals_is_faster(now, *us)) {
         spc_status back = take_tuned(t);
         return status != SPC_OK ? status : back;
@@ -417,7 +417,7 @@ static void print(const tuning *t, double us, double untuned_us)
 }
 
 /*
- * Times the network without tuned kernels. Skipped if the budget ended the
+ * Times the network without tuned kernels. Skips this if the budget ended the
  * tuning early, as all untuned kernels would have to be compiled.
  */
 static spc_status time_untuned(tuning *t, double *us)

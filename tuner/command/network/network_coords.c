@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char fields[] = "bxyz"; /* order of our columns */
+static const char fields[] = "bxyz"; /* order of the library's columns */
 static const char *const names[] = {"batch", "x", "y", "z"};
 
 /* ---- columns ------------------------------------------------------------- */
@@ -39,7 +39,7 @@ spc_status network_set_columns(network *n)
     memcpy(n->at, columns.at, sizeof(n->at));
     n->column_count = columns.count;
     if (n->at[0] < 0)
-        n->columns[found++] = 0; /* column that is written first */
+        n->columns[found++] = 0; /* the first written column */
     for (int c = 0; c < n->column_count; c++)
         for (int f = 0; f < 4; f++)
             if (n->at[f] == c)

@@ -191,7 +191,7 @@ static spc_status read_weights(spc_net *net, const cli *self,
 typedef struct likeness {
     spc_weights *weights;
     spc_weights_use use;
-    int found; /* layers */
+    int found; /* number of layers found */
 } likeness;
 
 static bool find_layer(int *cin, int *cout, const char *layer, void *payload)

@@ -60,7 +60,8 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     spc_status status = spc_voxels_check(&info, voxels, NULL);
     int32_t *coords;
 
-    if (status != SPC_OK && status != SPC_ERANGE) /* points are left out */
+    /* SPC_ERANGE only means that points are left out */
+    if (status != SPC_OK && status != SPC_ERANGE)
         return cli_fail_ctx(status, n->ctx);
     say_left_out(n, &info);
     if ((coords = malloc(16 * (size_t)info.voxels + 1)) == NULL)

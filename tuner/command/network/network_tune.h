@@ -15,11 +15,11 @@ typedef struct problem {
     /* coordinate set on whose voxels the layer is tuned; 0: the set of the
      * input */
     int set;
-    double us, floor_us; /* time of all steps with this layer */
+    double us, floor_us; /* time of all occurrences of this layer */
     joint_layer known;   /* its fastest kernel for each row order */
-    rivals rivals;       /* kernels that are nearly as fast as its own */
+    rivals rivals;       /* kernels that are nearly as fast as the chosen one */
     char *untuned;       /* the kernel of a plan without records; owned */
-    bool gives_way;      /* the untuned kernel replaces its own */
+    bool gives_way;      /* the untuned kernel replaces the chosen one */
 } problem;
 
 typedef struct tuning {
@@ -28,7 +28,7 @@ typedef struct tuning {
     problem *problems;
     int count;
     double *price_us;    /* for each map, the cost of one row order */
-    double spent_ms;     /* milliseconds spent on layers */
+    double spent_ms;     /* time spent on layers */
     bool is_cut;         /* the budget ended before all layers were tuned */
     spc_scene ***levels; /* [scenes][sets]; NULL if no layer uses the set */
 } tuning;

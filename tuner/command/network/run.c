@@ -67,7 +67,7 @@ enum { REPLAYS = 21 };
 typedef struct sheet {
     network *net;
     const struct args *args;
-    spc_net_time *times; /* times by step */
+    spc_net_time *times; /* times of each step */
     int steps;
     double replay_us;
     spc_net_verdict verdict; /* results of --check */

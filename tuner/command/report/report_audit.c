@@ -31,8 +31,8 @@ static bool add_one(audit_page *to, audit_figure figure, double share,
     one *more = realloc(to->at, ((size_t)to->count + 1) * sizeof(*more));
     char *copy = strdup(about);
 
-    /* Kept even if the other allocation failed, as realloc() has freed the old
-     * memory. */
+    /* Keeps the pointer even if the other allocation failed, as realloc() has
+     * freed the old memory. */
     if (more != NULL)
         to->at = more;
     if (more == NULL || copy == NULL ||

@@ -14,10 +14,10 @@ enum {
     MOST_CHARTS = 24,
     COLOURS = 8,
     LANE = 18,   /* height of a template's lane, in pixels */
-    STRIP = 420, /* length of its axis */
+    STRIP = 420, /* length of the lane's axis */
     NAMES = 120, /* width of a template's name */
     SIDE = 190,  /* size of a chart of choices */
-    FEWEST = 5,  /* fewer candidates get no picture */
+    FEWEST = 5,  /* least number of candidates for a chart */
     FEWEST_SCENES = 3,
 };
 
@@ -68,7 +68,7 @@ static void add_lane(spc__buf *page, const report_data *data,
 
 static void add_ratio_ticks(spc__buf *page, const report_axis *axis, int height)
 {
-    /* Goes a little beyond the end, as the last tick is rounded. */
+    /* The loop runs a little beyond the end, as the last tick is rounded. */
     for (double tick = 1; tick <= axis->high * 1.001;
          tick = report_axis_next(tick)) {
         double x = report_axis_at(axis, tick);
@@ -218,7 +218,7 @@ static bool is_free(const plate *all, const box *wanted)
 
 static void take(plate *all, const box *taken)
 {
-    /* Further names may overlap, which only looks worse. */
+    /* More names may overlap, which only looks worse. */
     if (all->count < MOST_BOXES)
         all->taken[all->count++] = *taken;
 }
@@ -245,8 +245,8 @@ static void add_name(spc__buf *page, plate *all, const report_data *data,
                      const report_problem *p, const report_axis *x,
                      const report_axis *y)
 {
-    const double letter = 6.3, above = 9, line = 10; /* measures for font size
-                                                      * 11 */
+    /* sizes for font size 11 */
+    const double letter = 6.3, above = 9, line = 10;
     const char *name = data->templates[p->choice_template];
     double width = letter * (double)strlen(name);
     double at = report_axis_at(x, p->rows);

@@ -27,7 +27,7 @@ typedef struct report_problem {
 } report_problem;
 
 typedef struct report_data {
-    report_problem *at; /* sorted by device, layer, rows */
+    report_problem *at; /* sorted by device, layer and rows */
     int count;
     char *file;
     int left_out; /* number of problems of lower files */

@@ -13,7 +13,7 @@
  * other. */
 typedef struct cost {
     double rows, density; /* octaves between the scenes */
-    double octaves;       /* the distance as a lookup counts it */
+    double octaves;       /* distance by the rule of lookups */
     double share;         /* additional time, relative to the best known */
 } cost;
 
@@ -66,8 +66,9 @@ enum { BINS = 5 };
 typedef enum axis { TOGETHER, ROWS, DENSITY, AXES } axis;
 
 /*
- * The distance in one property; negative if the other property differs by half
- * an octave or more, as the pair then says nothing about this property alone.
+ * Returns the distance in one property. It is negative if the other property
+ * differs by half an octave or more, as the pair then shows nothing about a
+ * single property.
  */
 static double apart(const cost *c, axis by)
 {

@@ -15,11 +15,11 @@ enum { MOST_NAMES = 64, NAME = 48 };
 typedef struct total {
     char name[NAME];
     int layers, with_floor, with_rivals;
-    double us, us_with_floor, floor_us; /* the last two only for problems with a
-                                         * floor */
-    double median, worst;               /* time over floor */
-    double regret;                      /* largest ratio of the choice to the
-                                         * best trial */
+    /* the last two cover only problems with a floor */
+    double us, us_with_floor, floor_us;
+    double median, worst; /* time divided by floor */
+    double regret;        /* largest ratio of the choice to the
+                           * best trial */
 } total;
 
 /* Returns the name under which a layer is counted. */

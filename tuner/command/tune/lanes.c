@@ -56,7 +56,7 @@ static int count_gpus(void)
         int count = info != NULL ? spc_devices_list(info, PROGRESS_LANES) : 0;
         for (int i = 0; i < count && i < PROGRESS_LANES; i++)
             found += strncmp(info[i].id, "cuda:", 5) == 0;
-        /* _exit(), so that buffered output of the parent is not printed
+        /* Uses _exit(), so that buffered output of the parent is not printed
          * twice. */
         _exit(found);
     }
@@ -101,7 +101,7 @@ static spc_status fail_without_gpu(void)
     return cli_fail(status, "--device cuda:all: %s", error.text);
 }
 
-/* A lane for each GPU. */
+/* Makes a lane for each GPU. */
 static spc_status add_all(lanes *out)
 {
     int count = count_gpus();
@@ -148,7 +148,7 @@ spc_status lanes_share(tune_list *t, const lanes *devices)
 
     if (memory == MAP_FAILED)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    t->shared = memory; /* zero */
+    t->shared = memory; /* initially zero */
     t->shared->board.lanes = devices->count > 1 ? devices->count : 1;
     for (int i = 0; i < PROGRESS_LANES; i++)
         t->shared->board.lane[i].item = -1;
@@ -175,7 +175,7 @@ static void be_child(family *f, int lane, int pipe)
 
     /* A killed parent could not pass its signal on. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    setpgid(0, 0); /* Ctrl-C reaches only our parent */
+    setpgid(0, 0); /* Ctrl-C reaches only the parent process */
     dup2(pipe, STDOUT_FILENO);
     /* Closes the inherited ends of earlier children's pipes, and of its own. */
     for (int i = 0; i <= lane; i++)

@@ -25,7 +25,7 @@ typedef struct launcher {
 } launcher;
 
 /*
- * The first launcher whose variables exist is used. mpirun under Slurm sets the
+ * Uses the first launcher whose variables exist. mpirun under Slurm sets the
  * variables of both, and its own variables describe the processes. A batch
  * script has SLURM_PROCID as well, but only a step has SLURM_STEP_NUM_TASKS.
  */

@@ -26,9 +26,11 @@ void trials_progress(const spc_progress *state, void *payload);
 bool trials_want(const char *template_name, const char *config, void *payload);
 
 bool trial_is_ok(const spc_trial *trial);
-bool trial_is_refused(const spc_trial *trial); /* refused by a constraint */
+/* true if a constraint refused it */
+bool trial_is_refused(const spc_trial *trial);
 
-bool trial_is_failure(const spc_trial *trial); /* neither correct nor refused */
+/* true if neither correct nor refused */
+bool trial_is_failure(const spc_trial *trial);
 /* True if it represents a whole template that a mistake has excluded. */
 bool trial_is_template(const spc_trial *trial);
 void trial_print_failure(const spc_trial *trial);

@@ -103,7 +103,8 @@ spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
     spc_status status =
         tuning_run(found, report, job, layer, SPC_STAGE_TIME, NULL);
 
-    /* After an error too: what was measured until then is shown. */
+    /* Prints this after an error too, with everything that was measured until
+     * then. */
     trials_sort(found);
     if (job->json != NULL) {
         write_report(job->json, text, report, found, status,

@@ -177,8 +177,7 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
         say_idle(&t, self);
-        if (devices.count == 1) /* the device list is all GPUs of the machine,
-                                 * or has one element */
+        if (devices.count == 1) /* one device, or all GPUs of the machine */
             self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);
         say_what_is_left(&t, status);

@@ -105,8 +105,8 @@ static double share_of_budget(const progress_board *board, bool in_order)
     return in_order || rounds < 1 ? left : left / rounds;
 }
 
-/* Counts an item as done. Atomic, as the board is shared by the processes of
- * all lanes. Items that were known already took no time and predict none. */
+/* Counts an item as done. Uses atomics, as the processes of all lanes share the
+ * board. Items that were known already took no time and predict none. */
 static void note_end(progress_board *board, uint64_t began_ns, int timed)
 {
     uint64_t took = spc__now_ns() - began_ns;

@@ -11,7 +11,7 @@
 
 /* The state shared by the processes of all devices. */
 typedef struct tune_shared {
-    int next;   /* item */
+    int next;   /* index of the next item */
     int status; /* the first failure so far, an spc_status */
     progress_board board;
 } tune_shared;
@@ -20,7 +20,7 @@ typedef struct tune_list {
     tuning_args *args;
     worklist list;
     cli_job job;
-    const work_item *loaded; /* the job has the scenes of this item */
+    const work_item *loaded; /* the item whose scenes the job has */
     bool has_no_device;      /* no context could be opened */
     tune_shared *shared;
     spc__buf text; /* output of one item */

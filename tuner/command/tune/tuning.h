@@ -17,25 +17,25 @@ typedef struct tuning_args {
     bool all;
     const char *cases, *part, *config;
     double minutes;
-    const char *network, *dtype; /* option of tune; NULL: the operands are
-                                  * layers */
-    const char *points;          /* coordinates of the network; NULL: use
-                                  * scenes */
-    bool int8;                   /* convolutions of the network in int8 */
-    int capacity;                /* capacity for its scenes; 0: the voxels of
-                                  * the largest */
+    /* options of tune; NULL: the operands are layers */
+    const char *network, *dtype;
+    const char *points; /* coordinates of the network; NULL: use
+                         * scenes */
+    bool int8;          /* runs the network's convolutions in int8 */
+    int capacity;       /* capacity for its scenes; 0: the voxels of
+                         * the largest */
     /* growth for its levels; 0: derived from the capacity */
     double growth;
-    const char *pass;           /* option of tune; NULL: the layer unchanged */
-    const char *shard, *folder; /* tune: a part of a list; of scene files */
-    double whole_budget_s, budget_s; /* budget of a list, and of one of its
-                                      * layers */
+    const char *pass; /* option of tune; NULL: the layer unchanged */
+    /* options of tune: a part of a list; a folder of scene files */
+    const char *shard, *folder;
+    /* budgets of a list and of one of its layers */
+    double whole_budget_s, budget_s;
     /* the first items of a list may use the whole budget */
     bool in_order;
-    int timed;          /* candidates of the last layer, or more */
+    int timed;          /* at least the number of the last layer's candidates */
     const char *chosen; /* store this candidate without measuring; NULL: tune */
-    bool at_any_rate;   /* do so even after a signal, as this restores a
-                         * choice */
+    bool at_any_rate;   /* store it even after a signal, to restore a choice */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];

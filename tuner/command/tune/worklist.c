@@ -110,7 +110,7 @@ static spc_status complete(work_item *item, const worklist_source *from,
         return fail_at(at, SPC_EINVAL,
                        "a scene is needed: --scene SPEC, such as "
                        "scan.bin@0.05 or gen:lidar@0.1");
-    /* Noted before the loop adds scenes. */
+    /* Notes the count before the loop adds scenes. */
     bool has_own = item->scenes.count > 0;
     for (int i = 0; !has_own && i < from->scenes->count && status == SPC_OK;
          i++)

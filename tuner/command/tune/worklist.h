@@ -33,7 +33,7 @@ typedef struct worklist {
 
 typedef struct worklist_source {
     const cli_list *operands; /* LAYER, network or list file */
-    const cli_list *scenes;   /* for items that name no scenes */
+    const cli_list *scenes;   /* scenes of items that name none */
     const char *folder;       /* folder of scene files; NULL: not given */
     const char *command;      /* for error messages */
     bool needs_no_scenes;     /* points replace scenes */

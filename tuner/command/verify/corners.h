@@ -37,9 +37,10 @@ typedef struct corners {
     int template_count;
     corner_candidate *at; /* admitted, template by template */
     int count;
-    corner_names *names; /* names of templates, including templates that refuse
-                          * the layer; NULL: not requested */
-    bool failed;         /* out of memory */
+    /* names of all templates, also of those that refuse the layer; NULL: not
+     * requested */
+    corner_names *names;
+    bool failed; /* out of memory */
 } corners;
 
 /*

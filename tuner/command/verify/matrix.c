@@ -61,7 +61,8 @@ static const struct {
     {"inverse", ",k=3,rule=radius,radius=0.0025,voxel=0.0025"},
 };
 
-/* Few and odd channels, those of real networks, groups, depthwise. */
+/* Layers with few and odd channels, with those of real networks, with groups,
+ * and depthwise ones. */
 static const struct {
     int in, out, groups;
 } channels[] = {
@@ -99,8 +100,8 @@ static const struct {
     {",accumulator=f16,epilogue=scale+bias+silu+add", 8},
 };
 
-/* Counts the types by their names, so that a new one is in the matrix at
- * once. */
+/* Counts the types by their names, so that a new type is automatically part of
+ * the matrix. */
 static int type_count(void)
 {
     int count = 0;

@@ -52,8 +52,8 @@ typedef struct walk {
     int wanted;        /* number of cases, ALL or EACH */
     int part, parts;   /* each `parts`-th row of the matrix, from `part` on */
     corner_names seen; /* EACH: templates already verified in the cell */
-    corner_names names[2]; /* EACH: names of all templates; names of templates
-                            * for gradients of weights */
+    /* EACH: names of all templates, and of those for weight gradients */
+    corner_names names[2];
     uint64_t start_ns;
     int passed, failed, large;
     tallies tallies;
@@ -378,7 +378,8 @@ static spc_status verify_other(walk *w, const char *text)
                                                 : spc_status_name(status),
                            spc_ctx_error(w->ctx), &specs);
         count_case(w, kernel, type_of(text), status == SPC_OK);
-        if (status != SPC_EDEVICE) /* others can still run on this device */
+        /* other cases can still run on this device */
+        if (status != SPC_EDEVICE)
             status = SPC_OK;
     }
     free_scenes(&scenes);
@@ -584,8 +585,8 @@ static spc_status open_walk(walk *w)
 }
 
 /*
- * Layers that together name all templates. One layer is not enough: every
- * template may refuse it, and the templates of a folder may all be for one
+ * Layers that together name all templates. One layer is not enough, because
+ * every template may refuse it, and all templates of a folder may be for one
  * type.
  */
 static const char *const samples[] = {
@@ -612,7 +613,7 @@ static spc_status check_only(walk *w)
     for (int i = 0; i < LENGTH(samples) && !found && status == SPC_OK; i++) {
         spc_conv_parse(&layer, samples[i], NULL);
         status = corners_templates(&names, w->ctx, &layer);
-        if (status == SPC_EUNSUPPORTED) /* no template accepts it */
+        if (status == SPC_EUNSUPPORTED) /* no template accepts the layer */
             status = SPC_OK;
     }
     for (int i = 0; i < names.count; i++) {
