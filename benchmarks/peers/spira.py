@@ -30,7 +30,7 @@ class Voxels(Built):
         self.scene = (coords - self.low)[:, 1:].contiguous()
         self.wide = bool((self.scene.amax(0) >= self.limits()).any())
         self.conv = spira.nn.SparseConv(
-            layer.cin, layer.cout, layer.k, layer.stride
+            layer.cin, layer.cout, kernel_size=layer.k, stride=layer.stride
         ).to(weight.device, weight.dtype)
         flat = weight.permute(1, 2, 3, 4, 0)
         self.conv.kernel.data.copy_(flat.reshape(self.conv.kernel.shape))

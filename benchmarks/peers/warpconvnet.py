@@ -32,7 +32,12 @@ class Voxels(Built):
         if layer.groups > 1:
             more["groups"] = layer.groups
         self.conv = conv(
-            layer.cin, layer.cout, layer.k, layer.stride, bias=False, **more
+            layer.cin,
+            layer.cout,
+            kernel_size=layer.k,
+            stride=layer.stride,
+            bias=False,
+            **more,
         ).to(weight.device, weight.dtype)
         g, k = layer.groups, layer.k**3
         flat = weight.reshape(g, layer.cout // g, k, layer.cin // g)

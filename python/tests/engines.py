@@ -48,7 +48,9 @@ class WarpTensor:
 
 
 class WarpConv(torch.nn.Module):
-    def __init__(self, cin, cout, k, stride=1, bias=True, groups=1, **more):
+    def __init__(
+        self, cin, cout, kernel_size, stride=1, bias=True, groups=1, **more
+    ):
         super().__init__()
         assert not bias
         kind = "subm" if stride == 1 else "conv"
@@ -56,6 +58,7 @@ class WarpConv(torch.nn.Module):
         assert more.get("transposed", False) == (
             kind == "generative" and stride > 1
         )
+        k = kernel_size
         self.spec = reference.Layer(cin, cout, k, stride, groups, kind=kind)
         shape = (cin // groups, cout // groups)
         shape = (k**3, *((groups,) if groups > 1 else ()), *shape)
@@ -97,9 +100,9 @@ class SpiraTensor:
 
 
 class SpiraConv(torch.nn.Module):
-    def __init__(self, cin, cout, k, stride=1):
+    def __init__(self, cin, cout, kernel_size, stride=1):
         super().__init__()
-        kind = "subm" if stride == 1 else "conv"
+        k, kind = kernel_size, "subm" if stride == 1 else "conv"
         self.spec = reference.Layer(cin, cout, k, stride, kind=kind)
         self.kernel = torch.nn.Parameter(torch.empty(k**3, cin, cout))
         self._tunable_config = {}

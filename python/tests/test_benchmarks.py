@@ -200,6 +200,69 @@ class Checks(unittest.TestCase):
         self.assertIsNone(harness.split(events[:4], ["a", "b", "c"]))
 
 
+class Profile:
+    """A profiler that saw a marker and one kernel of 3 us in each call."""
+
+    def __init__(self, **_):
+        self.calls = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def sleep(self, _):
+        self.calls += 1
+
+    def events(self):
+        kind = torch.autograd.DeviceType.CUDA
+
+        def event(name, at, us):
+            time = types.SimpleNamespace(start=at, elapsed_us=lambda: us)
+            return types.SimpleNamespace(
+                name=name,
+                time_range=time,
+                device_type=kind,
+                is_user_annotation=False,
+            )
+
+        for i in range(self.calls):
+            yield event("at::cuda::spin_kernel(long)", 10 * i, 1.0)
+            yield event("conv", 10 * i + 2, 3.0)
+
+
+class Gpu(unittest.TestCase):
+    """The parts that only a GPU runs, with a stand-in for CUDA."""
+
+    def test_rows_of_a_gpu(self):
+        made, profile = bench(), Profile()
+        made.gpu = True
+        memory = iter(range(0, 10**9, 2**20))
+        fakes = {
+            "synchronize": lambda: None,
+            "reset_peak_memory_stats": lambda: None,
+            "memory_allocated": lambda: next(memory),
+            "max_memory_allocated": lambda: next(memory),
+            "_sleep": profile.sleep,
+        }
+        cuda = unittest.mock.patch.multiple(torch.cuda, **fakes)
+        seen = unittest.mock.patch(
+            "torch.profiler.profile", lambda **_: profile
+        )
+        layer = reference.Layer(4, 8, dtype="f32")
+        with cuda, seen:
+            made.layer(
+                made.scene("shell 256"), layer, ("forward", "step", "peak")
+            )
+        found = {(r["pass"], r["what"]): r["value"] for r in made.rows}
+        self.assertEqual(found["forward", "kernels"], "3")
+        self.assertIn(("forward", "wall"), found)
+        self.assertIn(("step", "kernels"), found)
+        self.assertGreater(float(found["step", "peak"]), 0)
+        self.assertEqual(made.notes, [])
+
+
 class Adapters(unittest.TestCase):
     """Each adapter computes the definition's layer with a stand-in for its
     engine."""
