@@ -3,6 +3,7 @@
 cin / groups, cout / groups]; the last axis of the kernel is the fastest."""
 
 import importlib.metadata
+import math
 from typing import Any, Optional
 
 import torch
@@ -15,14 +16,15 @@ class Voxels(Built):
     def __init__(
         self, parts: Any, layer: Any, definition: Any, weight: Tensor
     ) -> None:
-        self.voxels, conv = parts
+        self.voxels = parts[0]
+        conv = parts[layer.axes - 1]
         self.layer, self.made = layer, None
         coords = definition.inputs
         # Rows of a batch element are neighbours.
         self.rows = torch.argsort(coords[:, 0], stable=True)
-        self.scene = coords[self.rows, 1:].contiguous()
+        self.scene = coords[self.rows, 1 : 1 + layer.axes].contiguous()
         counts = torch.bincount(coords[:, 0].long())
-        self.offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).cpu()
+        self.offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
         self.sorted = coords[self.rows]
         # With a stride its generative layers coarsen; transposed ones refine.
         grows = layer.kind == "generative"
@@ -39,7 +41,7 @@ class Voxels(Built):
             bias=False,
             **more,
         ).to(weight.device, weight.dtype)
-        g, k = layer.groups, layer.k**3
+        g, k = layer.groups, math.prod(layer.sizes())
         flat = weight.reshape(g, layer.cout // g, k, layer.cin // g)
         flat = flat.permute(2, 0, 3, 1)
         self.conv.weight.data.copy_(flat.reshape(self.conv.weight.shape))
@@ -69,21 +71,23 @@ class Voxels(Built):
         return self.sorted
 
     def outputs(self) -> Optional[Tensor]:
-        return self.made.batch_indexed_coordinates  # type: ignore[attr-defined]
+        made = self.made.batch_indexed_coordinates  # type: ignore[attr-defined]
+        return torch.nn.functional.pad(made, (0, 3 - self.layer.axes))
 
 
 class Engine:
     def __init__(self, device: Any) -> None:
         need_gpu(device, "WarpConvNet")
         from warpconvnet.geometry.types.voxels import Voxels as Tensors
-        from warpconvnet.nn.modules.sparse_conv import SparseConv3d
+        from warpconvnet.nn.modules.sparse_conv import (
+            SparseConv2d,
+            SparseConv3d,
+        )
 
-        self.parts = Tensors, SparseConv3d
+        self.parts = Tensors, SparseConv2d, SparseConv3d
         self.version = importlib.metadata.version("warpconvnet")
 
     def layer(self, layer: Any, definition: Any, weight: Tensor) -> Built:
         if layer.kind not in ("subm", "conv", "generative"):
             raise Unsupported(f"'{layer.kind}' layers alone")
-        if layer.axes != 3:
-            raise Unsupported("a flat kernel in three axes")
         return Voxels(self.parts, layer, definition, weight)

@@ -3,6 +3,7 @@
 interfaces that benchmarks/peers uses, computed by the definition. They test the
 adapters: orders of rows, corners of scenes, and layouts of weights."""
 
+import functools
 import sys
 import types
 
@@ -49,7 +50,15 @@ class WarpTensor:
 
 class WarpConv(torch.nn.Module):
     def __init__(
-        self, cin, cout, kernel_size, stride=1, bias=True, groups=1, **more
+        self,
+        cin,
+        cout,
+        kernel_size,
+        stride=1,
+        bias=True,
+        groups=1,
+        axes=3,
+        **more,
     ):
         super().__init__()
         assert not bias
@@ -59,21 +68,26 @@ class WarpConv(torch.nn.Module):
             kind == "generative" and stride > 1
         )
         k = kernel_size
-        self.spec = reference.Layer(cin, cout, k, stride, groups, kind=kind)
+        self.spec = reference.Layer(
+            cin, cout, k, stride, groups, kind=kind, axes=axes
+        )
         shape = (cin // groups, cout // groups)
-        shape = (k**3, *((groups,) if groups > 1 else ()), *shape)
+        shape = (k**axes, *((groups,) if groups > 1 else ()), *shape)
         self.weight = torch.nn.Parameter(torch.empty(shape))
 
     def forward(self, x):
         s = self.spec
         w = self.weight.reshape(-1, s.groups, *self.weight.shape[-2:])
         w = w.permute(1, 3, 0, 2).reshape(s.shape())
-        found = reference.Definition(s, x.batch_indexed_coordinates)
+        coords = torch.nn.functional.pad(
+            x.batch_indexed_coordinates, (0, 3 - s.axes)
+        )
+        found = reference.Definition(s, coords)
         made = x.replace(
             found.forward(x.feature_tensor, w).to(x.feature_tensor.dtype)
         )
         # In another order than the definition's.
-        made.batch_indexed_coordinates = found.outputs.flip(0)
+        made.batch_indexed_coordinates = found.outputs.flip(0)[:, : 1 + s.axes]
         made.feature_tensor = made.feature_tensor.flip(0)
         return made
 
@@ -91,6 +105,7 @@ def warpconvnet():
     made = {name: types.ModuleType(name) for name in names}
     made[names[3]].Voxels = WarpTensor
     made[names[6]].SparseConv3d = WarpConv
+    made[names[6]].SparseConv2d = functools.partial(WarpConv, axes=2)
     return made
 
 

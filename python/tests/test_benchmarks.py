@@ -315,6 +315,12 @@ class Adapters(unittest.TestCase):
             self.compare("WarpConvNet", layer)
         for layer in self.layers(("generative", 3, 1), ("generative", 2, 2)):
             self.compare("WarpConvNet", layer)
+        coords = self.scene.coords.clone()
+        coords[:, 3] = 0
+        self.scene = harness.Scene("a plane", "", reference.unique(coords))
+        self.compare(
+            "WarpConvNet", reference.Layer(4, 8, 3, dtype="f32", axes=2)
+        )
 
     def test_spira(self):
         for layer in self.layers(
