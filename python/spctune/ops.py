@@ -122,9 +122,9 @@ class Level:
         return (type(None), ())
 
 
-def _level(indices: Tensor) -> Level:
-    """Returns the level of a tensor of voxels, and makes it if it is
-    missing."""
+def _level(indices: Tensor, halo: int = 0) -> Level:
+    """Returns the level of a tensor of voxels, and makes it if it is missing.
+    `halo` is as in Coords.of_rows()."""
     level = getattr(indices, "_spctune", None)
     if (
         level is not None
@@ -150,8 +150,18 @@ def _level(indices: Tensor) -> Level:
         rows.shape[0],
         _stream(rows),
         lambda: (rows.amin(0).tolist(), rows.amax(0).tolist()),
+        halo,
     )
     return _attach(indices, coords)
+
+
+def prepare(indices: Tensor, halo: int) -> None:
+    """Makes the set of voxels over which kernels reach as far as `halo`."""
+    if tape is None:
+        _level(indices, halo)
+        return
+    with torch._C.DisableTorchFunction():
+        _level(indices, halo)
 
 
 def _attach(indices: Tensor, coords: Coords) -> Level:

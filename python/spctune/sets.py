@@ -203,11 +203,17 @@ class Coords:
         rows: int,
         stream: Optional[int],
         extent: Callable[[], Extent],
+        halo: int = 0,
     ) -> "Coords":
         """The set of int32 rows (batch, x, y, z) at a device address, a
         multiple of 16. `extent` returns the lowest and highest of each; it is
-        called only if there is at least one row. Waits for the stream.
+        called only if there is at least one row. `halo`: how far kernels look
+        past the extent, if that is more than usual. Waits for the stream.
         InvalidError: two equal rows, or an extent that exceeds the keys."""
+        if halo > _HALO and rows:
+            with ctx.calling():
+                wide = _guarded(ctx, address, rows, stream, extent(), halo)
+            return cls(Scene(ctx, wide), wide.root)
         try:
             with ctx.calling():
                 tree = _refilled(ctx, address, rows, stream)
@@ -323,6 +329,26 @@ def _reserve(
     out = ctypes.c_void_p()
     ctx.check(lib.spc_coords_create_reserved(out, ctx.ptr, options))
     return _Set(ctx, address_of(out))
+
+
+def _guarded(
+    ctx: Context,
+    address: int,
+    rows: int,
+    stream: Optional[int],
+    extent: Extent,
+    halo: int,
+) -> _Tree:
+    """Makes a new tree that fits these rows, with a wide halo."""
+    options = new(_abi.spc_coords_options, capacity=rows, halo=halo)
+    options.low[:], options.high[:] = extent
+    out = ctypes.c_void_p()
+    ctx.check(lib.spc_coords_create_reserved(out, ctx.ptr, options))
+    root = _Set(ctx, address_of(out))
+    ctx.check(lib.spc_coords_update(root.ptr, address, None, rows, stream))
+    ctx.check(lib.spc_coords_check(root.ptr, stream))
+    root.rows = rows
+    return _Tree(root, stream, False)
 
 
 def _more(rows: int) -> int:

@@ -7,12 +7,12 @@ alone: all layers of one stride share them.
 """
 
 import math
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
-from .. import ops, pooling
+from .. import fourth, ops, pooling
 from .._lib import InvalidError, UnsupportedError
 from ..sparse import by_axis, per_axis
 from .tensor import CoordinateMapKey, SparseTensor, Strided
@@ -60,8 +60,8 @@ class KernelGenerator:
     ) -> None:
         if region_type != RegionType.HYPER_CUBE:
             raise UnsupportedError("kernels are cubes (RegionType.HYPER_CUBE)")
-        if not 1 <= dimension <= 3:
-            raise UnsupportedError(f"layers have 1 to 3 axes, not {dimension}")
+        if not 1 <= dimension <= 4:
+            raise UnsupportedError(f"layers have 1 to 4 axes, not {dimension}")
         self.dimension = dimension
         self.kernel_size = per_axis(kernel_size, dimension)
         self.kernel_stride = per_axis(stride, dimension)
@@ -73,6 +73,16 @@ class KernelGenerator:
     def is_still(self) -> bool:
         """True if the stride is 1 on every axis."""
         return all(s == 1 for s in self.kernel_stride)
+
+    def of_four(self, fine: Tensor, coarse: Optional[Tensor]) -> fourth.Kernel:
+        """Returns a kernel of four axes whose fold has room for both sets."""
+        half = fourth.half_range(fine)
+        if coarse is not None:
+            far = self.kernel_stride[2] * fourth.half_range(coarse)
+            half = max(half, far)
+        return fourth.unlimited(
+            half, self.kernel_size, self.kernel_stride, self.kernel_dilation
+        )
 
     def box(self) -> str:
         """Returns kernel and dilation in the words of a layer."""
@@ -106,6 +116,10 @@ def _forward_map(
 ) -> Tuple[ops.AnyMap, str, CoordinateMapKey]:
     """Returns the map of a layer that keeps or coarsens voxels."""
     key, manager = x.coordinate_map_key, x.coordinate_manager
+    _need_axes(g, key.indices)
+    if to is None and g.is_still and g.dimension == 4:
+        kernel = g.of_four(key.indices, None)
+        return (*fourth.submanifold(key.indices, kernel), key)
     if to is None and g.is_still:
         words = "subm," + g.box()
         return ops.kernel_map(key.indices, words)[0], words, key
@@ -115,7 +129,13 @@ def _forward_map(
     known = manager.made.get(own)
     if known is not None:
         return known.map, known.words, known.coarse
-    if to is None:
+    if g.dimension == 4:
+        if to is None:
+            to = manager.add(_floor(key, g.kernel_stride))
+            manager.coarse[by_stride] = to
+        kernel = g.of_four(key.indices, to.indices)
+        m, words = fourth.map_between(key.indices, to.indices, kernel)
+    elif to is None:
         words = "conv,rule=floor," + g.strided()
         m, indices = ops.kernel_map(key.indices, words)
         stride = tuple(a * b for a, b in zip(key.stride, g.kernel_stride))
@@ -126,6 +146,23 @@ def _forward_map(
         m = ops.join_maps(key.indices, to.indices, words)
     manager.made[(key, to, g.strided())] = Strided(m, words, key, to)
     return m, words, to
+
+
+def _floor(key: CoordinateMapKey, by: Sequence[int]) -> CoordinateMapKey:
+    """Returns the voxels floor(voxel / by), sorted."""
+    divisor = torch.tensor((1, *by), device=key.indices.device)
+    rows = torch.div(key.indices, divisor, rounding_mode="floor")
+    stride = tuple(a * b for a, b in zip(key.stride, by))
+    return CoordinateMapKey(stride, torch.unique(rows, dim=0).to(torch.int32))
+
+
+def _need_axes(g: KernelGenerator, indices: Tensor) -> None:
+    """Refuses a layer of four axes over other voxels, and the reverse."""
+    axes = indices.shape[1] - 1
+    if (g.dimension == 4) != (axes == 4):
+        raise InvalidError(
+            f"the layer has {g.dimension} axes, and its input {axes}"
+        )
 
 
 def _transposed_map(
@@ -142,6 +179,13 @@ def _transposed_map(
             "there are none (MinkowskiGenerativeConvolutionTranspose makes "
             "voxels)"
         )
+    _need_axes(g, key.indices)
+    if g.dimension == 4:
+        kernel = g.of_four(to.indices, key.indices)
+        return (
+            *fourth.map_between(key.indices, to.indices, kernel, True),
+            to,
+        )
     known = manager.made.get((to, key, g.strided()))
     if known is not None and known.words.startswith("conv,rule=floor"):
         m = ops.inverse_map(known.map, known.words)
@@ -154,10 +198,25 @@ def _generative_map(
     x: SparseTensor, g: KernelGenerator
 ) -> Tuple[ops.AnyMap, str, CoordinateMapKey]:
     key = x.coordinate_map_key
+    if g.dimension == 4:
+        raise UnsupportedError("generative layers have 1 to 3 axes, not 4")
     words = "generative," + g.strided()
     m, indices = ops.kernel_map(key.indices, words)
     stride = tuple(a // b for a, b in zip(key.stride, g.kernel_stride))
     return m, words, CoordinateMapKey(stride, indices)
+
+
+def _turned(size: Sequence[int]) -> List[int]:
+    """Returns the shape in which MinkowskiEngine stores the offsets of a
+    kernel: its first axis is the fastest."""
+    return [*[1] * (3 - len(size)), *reversed(size)]
+
+
+def _turn(weight: Tensor) -> Tensor:
+    """Returns weights [..., z, y, x, cin, cout] as [cout, x, y, z, ...,
+    cin]."""
+    n = weight.dim() - 2
+    return weight.permute(n + 1, *reversed(range(n)), n)
 
 
 class _Convolution(MinkowskiModuleBase):
@@ -209,10 +268,9 @@ class _Convolution(MinkowskiModuleBase):
 
     def _weight(self) -> Tensor:
         """[cout, x, y, z, cin]."""
-        size = self.kernel_generator.kernel_size
-        turned = [*[1] * (3 - len(size)), *reversed(size)]
+        turned = _turned(self.kernel_generator.kernel_size)
         shape = (*turned, self.in_channels, self.out_channels)
-        return self.kernel.view(shape).permute(4, 2, 1, 0, 3)
+        return _turn(self.kernel.view(shape))
 
     def forward(
         self, input: SparseTensor, coordinates: Coordinates = None
@@ -294,14 +352,13 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
     ) -> SparseTensor:
         """Returns the layer's outputs; `coordinates` names their voxels."""
         g = self.kernel_generator
-        size = g.kernel_size
-        turned = [*[1] * (3 - len(size)), *reversed(size)]
+        turned = _turned(g.kernel_size)
         weight = self.kernel.view(*turned, 1, self.in_channels)
         m, words, key = _forward_map(input, g, _key_of(input, coordinates))
         bias = None if self.bias is None else self.bias.view(-1)
         y = ops.conv(
             input.F,
-            weight.permute(4, 2, 1, 0, 3),
+            _turn(weight),
             m,
             words,
             key.indices.shape[0],

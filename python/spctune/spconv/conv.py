@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from .. import ops
-from .._lib import Error, InvalidError
+from .. import fourth, ops
+from .._lib import InvalidError
 from ..nn import Convolution
 from ..sparse import by_axis, footprint_shape, per_axis
 from .checkpoint import load_weight
@@ -41,7 +41,7 @@ def _words(values: Sequence[int], rest: int) -> str:
 class SparseConvolution(Convolution, SparseModule):
     """Any convolution of spconv; the classes below name its kinds.
 
-    ndim          2 or 3 (1 to 3)
+    ndim          1 to 4; four axes are for example space and time
     in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
     bias          as in torch.nn.Conv3d; a submanifold layer ignores stride and
                   padding
@@ -51,7 +51,7 @@ class SparseConvolution(Convolution, SparseModule):
     algo, fp32_accum, record_voxel_count, large_kernel_fast_algo, name
                   accepted without effect
 
-    InvalidError: four axes, or sizes that do not fit.
+    InvalidError: five axes, or sizes that do not fit.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class SparseConvolution(Convolution, SparseModule):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if not 1 <= ndim <= 3:
-            raise InvalidError(f"layers have 1 to 3 axes, not {ndim}")
+        if not 1 <= ndim <= 4:
+            raise InvalidError(f"layers have 1 to 4 axes, not {ndim}")
         kernel = per_axis(kernel_size, ndim)
         super().__init__(
             in_channels, out_channels, kernel, groups, bias, device, dtype
@@ -110,6 +110,7 @@ class SparseConvolution(Convolution, SparseModule):
                 _MOST_VOXELS, torch.zeros(1, dtype=torch.int32)
             )
         self._words: Dict[Tuple[int, ...], str] = {}
+        self._kernels: Dict[Tuple[int, ...], fourth.Kernel] = {}
 
     # ---- geometry ----
 
@@ -193,9 +194,8 @@ class SparseConvolution(Convolution, SparseModule):
         if self.inverse:
             return self._invert(input)
         shape = input.spatial_shape
-        words = self._geometry(shape)
-        m, indices = ops.kernel_map(input.indices, words)
         out_shape = shape if self.subm else self._out_shape(shape)
+        m, words, indices = self._map(input)
         if self.indice_key is not None:
             self._leave(input, m, words, indices, out_shape)
         if (
@@ -206,6 +206,64 @@ class SparseConvolution(Convolution, SparseModule):
             getattr(self, _MOST_VOXELS).clamp_(min=indices.shape[0])
         y = self.run(input.features, m, words, indices.shape[0])
         return input._with(y, indices, out_shape)
+
+    def _map(self, x: SparseConvTensor) -> Tuple[ops.AnyMap, str, Tensor]:
+        """Returns the kernel map, the layer's words, and the voxels of the
+        outputs."""
+        if self.ndim == 4:
+            return self._map_of_four(x)
+        words = self._geometry(x.spatial_shape)
+        m, indices = ops.kernel_map(x.indices, words)
+        return m, words, indices
+
+    def _map_of_four(
+        self, x: SparseConvTensor
+    ) -> Tuple[ops.AnyMap, str, Tensor]:
+        if x.indices.shape[1] != 5:
+            raise InvalidError(
+                f"{type(self).__name__} has 4 axes, and its input "
+                f"{x.indices.shape[1] - 1}"
+            )
+        kernel = self._kernel(x.spatial_shape)
+        if self.subm:
+            m, words = fourth.submanifold(x.indices, kernel)
+            return m, words, x.indices
+        # Layers with the same geometry share their outputs.
+        known = x.indice_dict.get(self.indice_key)
+        indices = (
+            known.out_indices
+            if known is not None
+            and known.words == kernel.words("conv")
+            and _same(known.indices, x.indices)
+            and not self.transposed
+            else fourth.outputs(x.indices, kernel, self.transposed)
+        )
+        m, words = fourth.map_between(
+            x.indices, indices, kernel, self.transposed
+        )
+        return m, words, indices
+
+    def _kernel(self, shape: Sequence[int]) -> fourth.Kernel:
+        """Returns the kernel of four axes on a spatial shape. A transposed
+        layer has the kernel of the layer that it reverses."""
+        found = self._kernels.get(tuple(shape))
+        if found is None:
+            ends = tuple(shape), tuple(self._out_shape(shape))
+            wide, narrow = ends[::-1] if self.transposed else ends
+            found = self._kernels[tuple(shape)] = fourth.Kernel(
+                tuple(self.kernel_size),
+                (1,) * 4 if self.subm else tuple(self.stride),
+                tuple(self.dilation),
+                tuple(
+                    -d * ((k - 1) // 2) if self.subm else -p
+                    for k, d, p in zip(
+                        self.kernel_size, self.dilation, self.padding
+                    )
+                ),
+                wide,
+                narrow,
+            )
+        return found
 
     def _one_by_one(self, features: Tensor) -> Tensor:
         """spconv reads the memory of these weights as [in, out]."""
@@ -233,6 +291,7 @@ class SparseConvolution(Convolution, SparseModule):
                 out_shape,
                 tuple(self.kernel_size),
                 self.subm,
+                self._kernel(x.spatial_shape) if self.ndim == 4 else None,
             )
         elif known.words != words or not _same(known.indices, x.indices):
             _warn(
@@ -250,10 +309,20 @@ class SparseConvolution(Convolution, SparseModule):
                 f"{by_axis(known.ksize)}, its inverse "
                 f"{by_axis(self.kernel_size)}"
             )
-        m = ops.inverse_map(known.map, known.words)
-        words = "inverse," + known.words.split(",", 1)[1]
+        if self.ndim == 4:
+            m, words = self._map_back(x, known)
+        else:
+            m = ops.inverse_map(known.map, known.words)
+            words = "inverse," + known.words.split(",", 1)[1]
         y = self.run(x.features, m, words, known.indices.shape[0])
         return x._with(y, known.indices, list(known.spatial_shape))
+
+    def _map_back(
+        self, x: SparseConvTensor, known: IndiceData
+    ) -> Tuple[ops.AnyMap, str]:
+        kernel = known.kernel
+        assert kernel is not None
+        return fourth.map_between(x.indices, known.indices, kernel, True)
 
     def _find_strided(self, x: SparseConvTensor) -> IndiceData:
         """Returns the strided layer of the key if it made these voxels, else
@@ -376,7 +445,7 @@ _ORDER = {
     True: ("indice_key", "bias", "algo"),
 }
 
-for _ndim in (1, 2, 3):
+for _ndim in (1, 2, 3, 4):
     _d = f"{_ndim}d"
     _places = {
         "SparseConv" + _d: ("Outputs at all voxels that see an input.", {}),
@@ -394,24 +463,3 @@ for _ndim in (1, 2, 3):
     for _name, (_doc, _fixed) in _places.items():
         globals()[_name] = _kind(_name, _ndim, _doc, **_fixed)
         __all__.append(_name)
-
-
-class _Unsupported(SparseConvolution):
-    """A layer of four axes: the name exists, and its use raises an error."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise Error(
-            f"{type(self).__name__}: layers have 1 to 3 axes; four are not "
-            "supported"
-        )
-
-
-class SparseConv4d(_Unsupported):
-    """Not supported: raises Error."""
-
-
-class SubMConv4d(_Unsupported):
-    """Not supported: raises Error."""
-
-
-__all__ += ["SparseConv4d", "SubMConv4d"]

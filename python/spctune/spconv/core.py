@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .._lib import InvalidError
+from ..fourth import Kernel
 from ..ops import AnyMap
 from ..sparse import describe, to_dense
 
@@ -25,6 +26,7 @@ class IndiceData(NamedTuple):
     out_spatial_shape: List[int]
     ksize: Tuple[int, ...]
     is_subm: bool
+    kernel: Optional[Kernel] = None  # of a layer of four axes
 
 
 ImplicitGemmIndiceData = IndiceData
