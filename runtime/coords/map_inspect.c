@@ -160,7 +160,7 @@ spc_status spc_map_check_many(int *failed, spc_map *const *maps, int count,
 
     if (failed != NULL)
         *failed = -1;
-    if (status != SPC_OK || count == 0)
+    if (status != SPC_OK || count <= 0)
         return status;
     for (int i = 0; i < count && status == SPC_OK; i++)
         if ((status = spc__map_need_filled(maps[i], &error)) != SPC_OK)

@@ -26,7 +26,7 @@
 %  constraints = {},
 %  derive = function(problem, config, target)
 %    -- On some GPUs the code takes more than the 64 registers that four blocks allow.
-%    local resident = (target.sm == 86 or target.sm == 89) and 3 or 4
+%    local resident = (target.sm >= 86 and target.sm <= 89) and 3 or 4
 %    return {wide = problem.key == 64, resident = resident}
 %  end,
 %  launch = function(problem, config, target) return {} end,
