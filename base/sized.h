@@ -21,6 +21,7 @@
     X(spc_coords_options, SPC_COORDS_OPTIONS_INIT)                             \
     X(spc_points_options, SPC_POINTS_OPTIONS_INIT)                             \
     X(spc_buffers, SPC_BUFFERS_INIT)                                           \
+    X(spc_plan_options, SPC_PLAN_OPTIONS_INIT)                                 \
     X(spc_explain_question, SPC_EXPLAIN_QUESTION_INIT)                         \
     X(spc_feature_buffers, SPC_FEATURE_BUFFERS_INIT)                           \
     X(spc_net_input, SPC_NET_INPUT_INIT)                                       \

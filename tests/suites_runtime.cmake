@@ -8,6 +8,8 @@ target_compile_definitions(test_header PRIVATE
   SPC_TEST_PROJECT_VERSION="${PROJECT_VERSION}")
 spc_suite(lookup)
 spc_suite(shipped)
+# Lists of the templates that layers may use.
+spc_suite(allow)
 spc_suite(runtime)
 # Data that plans keep about maps. The test counts allocations of the execute
 # path.

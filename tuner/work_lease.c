@@ -28,6 +28,8 @@ static void name_work(spc__buf *out, const spc__request *request)
     spc__attrs_format(out, &layer);
     if (request->options.only != NULL)
         spc__buf_printf(out, "|%s", request->options.only);
+    if (ctx->allow.text != NULL)
+        spc__buf_printf(out, "|%s", ctx->allow.text);
     for (int s = 0; s < request->scene_count; s++)
         spc__buf_printf(out, "|%lld",
                         (long long)spc_scene_rows(request->scenes[s]));

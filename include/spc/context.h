@@ -127,26 +127,32 @@ typedef struct spc_ctx_options {
      * NULL: the driver or malloc allocates. It must outlive the context and all
      * objects made with the context. */
     spc_memory_hook memory;
+    /*
+     * The templates that layers may use, by pass, as
+     * "forward=os_mma+os_warp,dgrad=os_mma,wgrad=wgrad_rows". A pass that is
+     * not named may use all. A named pass uses nothing else: plans, explain and
+     * the tuner ignore other records and candidates, and a layer that none of
+     * these templates serves is SPC_EUNSUPPORTED. An unknown pass or template,
+     * or an empty list, fails with SPC_EINVAL. NULL: $SPC_ALLOW, else all.
+     */
+    const char *allow;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
         sizeof(spc_ctx_options), NULL, NULL, NULL, 0, NULL, 0, false, NULL,    \
-            NULL, NULL, false, NULL, NULL,                                     \
-        {                                                                      \
-            NULL, NULL, NULL, false                                            \
-        }                                                                      \
+            NULL, NULL, false, NULL, NULL, {NULL, NULL, NULL, false}, NULL     \
     }
 
 /*
  * Opens a context. A cuda device uses the caller's current CUcontext, or
  * retains the primary one if no context is current. `options` may be NULL. On
  * failure *error (may be NULL) holds the message. SPC_ENODEVICE: the device
- * does not exist; SPC_EINVAL: an unknown device word, or a memory hook with
- * only one of its functions; SPC_ENOTFOUND: a file of `layers`, or
- * template_dir, does not exist; SPC_EDB, SPC_EDBVERSION with need_database;
- * SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED. The caller frees
- * *out.
+ * does not exist; SPC_EINVAL: an unknown device word, a memory hook with only
+ * one of its functions, or an `allow` that is wrong; SPC_ENOTFOUND: a file of
+ * `layers`, or template_dir, does not exist; SPC_EDB, SPC_EDBVERSION with
+ * need_database; SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED. The
+ * caller frees *out.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);

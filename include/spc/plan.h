@@ -49,6 +49,30 @@ enum {
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
                                    unsigned flags);
+
+typedef struct spc_plan_options {
+    size_t bytes;   /* sizeof this struct: SPC_PLAN_OPTIONS_INIT sets it */
+    unsigned flags; /* SPC_PLAN_* */
+    /* As spc_ctx_options.allow, for this plan. It replaces the context's list
+     * for the passes that it names. NULL: the context's lists. Not with
+     * SPC_PLAN_BACKGROUND, whose thread knows the context's lists only. */
+    const char *allow;
+    /* For a linear layer without a map, as spc_plan_create_linear; else 0. */
+    int64_t rows;
+} spc_plan_options;
+
+#define SPC_PLAN_OPTIONS_INIT                                                  \
+    {                                                                          \
+        sizeof(spc_plan_options), SPC_PLAN_JIT, NULL, 0                        \
+    }
+
+/* Like spc_plan_create, or for a `map` of NULL like spc_plan_create_linear,
+ * with options. `options` may be NULL. SPC_EINVAL also: `allow` is wrong, or
+ * rows are given with a map; SPC_EUNSUPPORTED also: no allowed template serves
+ * the layer. The caller frees *out. */
+SPC_API spc_status spc_plan_create_with(spc_plan **out, spc_ctx *ctx,
+                                        const spc_conv *conv, spc_map *map,
+                                        const spc_plan_options *options);
 SPC_API void spc_plan_free(spc_plan *plan);
 
 typedef enum spc_match {
@@ -109,11 +133,12 @@ typedef struct spc_explain_question {
     size_t bytes; /* sizeof this struct: SPC_EXPLAIN_QUESTION_INIT sets it */
     const spc_conv *conv;
     int64_t rows_in, rows_out, pairs;
+    const char *allow; /* as spc_plan_options.allow */
 } spc_explain_question;
 
 #define SPC_EXPLAIN_QUESTION_INIT                                              \
     {                                                                          \
-        sizeof(spc_explain_question), NULL, 0, 0, 0                            \
+        sizeof(spc_explain_question), NULL, 0, 0, 0, NULL                      \
     }
 
 typedef struct spc_explanation {

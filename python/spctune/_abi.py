@@ -68,6 +68,7 @@ class spc_ctx_options(Structure):
         ("key", c_char_p),
         ("shipped", c_char_p),
         ("memory", spc_memory_hook),
+        ("allow", c_char_p),
     ]
 
 
@@ -363,6 +364,16 @@ SPC_PLAN_CACHED_ONLY = 1
 SPC_PLAN_ESTIMATE = 2
 SPC_PLAN_BACKGROUND = 4
 SPC_PLAN_KRSC = 8
+
+
+class spc_plan_options(Structure):
+    _fields_ = [
+        ("bytes", c_size_t),
+        ("flags", c_uint),
+        ("allow", c_char_p),
+        ("rows", c_int64),
+    ]
+
 SPC_MATCH_EXACT = 0
 SPC_MATCH_BUCKET = 1
 SPC_MATCH_NEAREST = 2
@@ -380,6 +391,7 @@ class spc_explain_question(Structure):
         ("rows_in", c_int64),
         ("rows_out", c_int64),
         ("pairs", c_int64),
+        ("allow", c_char_p),
     ]
 
 
@@ -922,6 +934,7 @@ STRUCTS: Tuple[Any, ...] = (
     spc_feature,
     spc_feature_buffers,
     spc_operator_info,
+    spc_plan_options,
     spc_explain_question,
     spc_explanation,
     spc_buffers,
@@ -976,13 +989,13 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
         (0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 0),
     spc_ctx_options:
         (0, None, None, None, 0, None, 0, 0, None, None, None, 0, None, None,
-         (None, None, None, 0)),
+         (None, None, None, 0), None),
     spc_db_pack_options:
         (0, 0),
     spc_db_prune_options:
         (0, 0, 0, 0),
     spc_explain_question:
-        (0, None, 0, 0, 0),
+        (0, None, 0, 0, 0, None),
     spc_feature:
         (4, 0, 0, 0, 0, 0, 0.01, 0, 1e-05, 1, 1, 0, (0, 0, 0),
          (0, (3, 3, 3), (1, 1, 1), (1, 1, 1), (0, 0, 0),
@@ -1014,6 +1027,8 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
         (0, None, -1, ((1, 1, 1), (1, 1, 1)), 0, -1, 0, 0),
     spc_net_options:
         (0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 2, 0, None, 0, 0, 0, 0),
+    spc_plan_options:
+        (0, 0, None, 0),
     spc_points_options:
         (0, 0, 1, (0, 0, 0), (0, 0, 0)),
     spc_regrouping:
@@ -1172,6 +1187,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_operators": (POINTER(spc_operator_info), (c_int,)),
     "spc_plan_create": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_uint)),
+    "spc_plan_create_with": (c_int, (
+        POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p,
+        POINTER(spc_plan_options))),
     "spc_plan_free": (None, (c_void_p,)),
     "spc_plan_match": (c_int, (c_void_p,)),
     "spc_plan_level": (c_int, (c_void_p,)),

@@ -343,6 +343,34 @@ static spc_status check_layers(const spc_ctx_options *options, spc_error *error)
     return SPC_OK;
 }
 
+spc_status spc__ctx_allow(spc__allow *out, spc_ctx *ctx, const char *text,
+                          const char *what, spc_error *error)
+{
+    spc__library *library = NULL;
+    spc_status status = spc__ctx_library(&library, ctx);
+
+    /* A libspc without a compiler has no library. */
+    if (status != SPC_OK && status != SPC_EUNSUPPORTED) {
+        if (error != NULL)
+            *error = *spc__error_of(ctx);
+        return status;
+    }
+    return spc__allow_read(out, status == SPC_OK ? library : NULL, text, what,
+                           error);
+}
+
+/* Reads the lists of allowed templates, after the templates themselves. */
+static spc_status read_allowed(spc_ctx *ctx, const char *given,
+                               spc_error *error)
+{
+    const char *text = given != NULL ? given : getenv("SPC_ALLOW");
+
+    if (text == NULL)
+        return SPC_OK;
+    return spc__ctx_allow(&ctx->allow, ctx, text,
+                          given != NULL ? "allow" : "SPC_ALLOW", error);
+}
+
 /* Fills a context that is zero except for its lock. */
 static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
                        spc_error *error)
@@ -377,7 +405,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
     if (ctx->template_dir != NULL)
         status = spc__library_open(&ctx->library, ctx->template_dir,
                                    &ctx->cancel, error);
-    return status;
+    return status == SPC_OK ? read_allowed(ctx, options->allow, error) : status;
 }
 
 spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
@@ -431,6 +459,7 @@ void spc__ctx_leave(spc_ctx *ctx)
     pthread_mutex_destroy(&ctx->failures_lock);
     free_failures(ctx->failures);
     spc__ctx_related_free(ctx);
+    spc__allow_release(&ctx->allow);
     free(ctx->template_dir);
     free(ctx->key);
     free(ctx->shipped);

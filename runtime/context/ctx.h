@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cache/cache.h"
 #include "compiler/template.h"
+#include "context/allow.h"
 #include "device/device.h"
 #include "operators/conv.h"
 #include "spc.h"
@@ -36,6 +37,7 @@ struct spc_ctx {
     bool allows_statics; /* set by tests: accept code with static memory */
     /* runs host code of all layers, whoever owns the files */
     bool trusts_layers;
+    spc__allow allow; /* templates that layers may use */
     char *template_dir;
     char *key;                          /* public key for signatures, or NULL */
     char *shipped;                      /* the lowest database file, or NULL */
@@ -64,6 +66,10 @@ spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 /* Returns SPC_EINTERRUPTED once the caller's flag is set. Called before every
  * measured run. */
 spc_status spc__ctx_check_cancel(spc_ctx *ctx);
+
+/* Reads lists of allowed templates (allow.h). */
+spc_status spc__ctx_allow(spc__allow *out, spc_ctx *ctx, const char *text,
+                          const char *what, spc_error *error);
 
 /* Returns the templates, opened on first use. A plan served from the database
  * never needs Lua. */

@@ -85,6 +85,7 @@ static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
     options.cancel = &b->ends;
     options.trust = host->trusts_layers;
     options.key = host->key;
+    options.allow = host->allow.text;
     spc_status status = spc_ctx_create(out, &options, error);
     free(layers);
     return status;
@@ -111,7 +112,7 @@ static spc_status compile(spc_ctx *ctx, const job *wanted)
         return SPC_ENOMEM;
     spc_status status =
         spc__lookup(pick, ctx, &wanted->conv, wanted->rows_in, wanted->rows_out,
-                    wanted->density, SPC_PLAN_JIT);
+                    wanted->density, SPC_PLAN_JIT, NULL);
     free(pick);
     return status;
 }

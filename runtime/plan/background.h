@@ -3,7 +3,7 @@
 #ifndef SPC_PLAN_BACKGROUND_H
 #define SPC_PLAN_BACKGROUND_H
 
-#include "spc.h"
+#include "context/allow.h"
 
 /* The problem for which a plan has no tuned choice. `map` is NULL for layers
  * without one. */
@@ -12,6 +12,7 @@ typedef struct spc__lack {
     const spc_map *map;
     int64_t rows_in, rows_out;
     double density;
+    const spc__allow *allow; /* the plan's own lists; NULL: none */
 } spc__lack;
 
 /*

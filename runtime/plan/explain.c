@@ -111,6 +111,7 @@ spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
 {
     spc_error *error = spc__error_of(ctx);
     spc__pick pick;
+    spc__allow allow = {0};
     spc_status status =
         spc__need(error, __func__, "out", out, "ctx", ctx, "ask", ask, "conv",
                   ask != NULL ? ask->conv : NULL, NULL);
@@ -120,7 +121,12 @@ spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
         (status = check_question(ask, flags, error)) != SPC_OK)
         return status;
     /* The same lookup as for a plan, but without loading code. */
+    if (ask->allow != NULL &&
+        (status = spc__ctx_allow(&allow, ctx, ask->allow, "allow", error)) !=
+            SPC_OK)
+        return status;
     status = spc__lookup(&pick, ctx, ask->conv, ask->rows_in, ask->rows_out,
-                         density_of(ask), flags | SPC__PLAN_UNLOADED);
+                         density_of(ask), flags | SPC__PLAN_UNLOADED, &allow);
+    spc__allow_release(&allow);
     return status == SPC_OK ? describe(out, &pick, ask, error) : status;
 }

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text/names.h"
 #include "coords/map.h"
 #include "coords/rows.h"
@@ -236,13 +237,14 @@ static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
     if (flags & SPC_PLAN_BACKGROUND)
         status =
             spc__lookup(pick, ctx, lack->conv, lack->rows_in, lack->rows_out,
-                        lack->density, SPC_PLAN_CACHED_ONLY);
+                        lack->density, SPC_PLAN_CACHED_ONLY, lack->allow);
     /* Only now may the caller's thread compile: without any stored code, there
      * would be no plan. */
     return status == SPC_ENOTFOUND
                ? spc__lookup(pick, ctx, lack->conv, lack->rows_in,
                              lack->rows_out, lack->density,
-                             flags & ~(unsigned)SPC_PLAN_BACKGROUND)
+                             flags & ~(unsigned)SPC_PLAN_BACKGROUND,
+                             lack->allow)
                : status;
 }
 
@@ -284,32 +286,43 @@ bool spc_plan_is_outdated(const spc_plan *plan)
            __atomic_load_n(plan->outdated, __ATOMIC_ACQUIRE) != 0;
 }
 
-spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
-                                       const spc_conv *conv, spc_map *map,
-                                       unsigned flags)
+static spc_status create_unprepared(spc_plan **out, spc_ctx *ctx,
+                                    const spc_conv *conv, spc_map *map,
+                                    unsigned flags, const spc__allow *allow)
 {
     spc_error *error = spc__error_of(ctx);
     spc_status status;
 
     if (out != NULL)
         *out = NULL;
-    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
-                            conv, "map", map, NULL)) != SPC_OK ||
+    if ((status = spc__need(error, "spc_plan_create", "out", out, "ctx", ctx,
+                            "conv", conv, "map", map, NULL)) != SPC_OK ||
         (status = spc_conv_check(conv, error)) != SPC_OK ||
         (status = check_flags(flags, conv, error)) != SPC_OK ||
         (status = spc__plan_check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
-    spc__lack lack = {conv, map, spc__plan_rows(map->in),
-                      spc__plan_rows(map->to), spc_map_density(map)};
+    spc__lack lack = {conv,
+                      map,
+                      spc__plan_rows(map->in),
+                      spc__plan_rows(map->to),
+                      spc_map_density(map),
+                      allow};
     return create_looked_up(out, ctx, &lack, flags);
 }
 
-spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
-                           spc_map *map, unsigned flags)
+spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
+                                       const spc_conv *conv, spc_map *map,
+                                       unsigned flags)
+{
+    return create_unprepared(out, ctx, conv, map, flags, NULL);
+}
+
+static spc_status create_for_map(spc_plan **out, spc_ctx *ctx,
+                                 const spc_conv *conv, spc_map *map,
+                                 unsigned flags, const spc__allow *allow)
 {
     spc_plan *plan = NULL;
-    spc_status status =
-        spc__plan_create_unprepared(&plan, ctx, conv, map, flags);
+    spc_status status = create_unprepared(&plan, ctx, conv, map, flags, allow);
 
     if (out != NULL)
         *out = NULL;
@@ -323,6 +336,12 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
     }
     spc_plan_free(plan);
     return status;
+}
+
+spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
+                           spc_map *map, unsigned flags)
+{
+    return create_for_map(out, ctx, conv, map, flags, NULL);
 }
 
 /* Replaces the order in the text of a configuration: order=gray_x,... */
@@ -369,9 +388,9 @@ static spc_status check_linear(const spc_conv *conv, int64_t rows,
     return status == SPC_OK ? spc__rows_check(&count, error) : status;
 }
 
-spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
-                                  const spc_conv *conv, int64_t rows,
-                                  unsigned flags)
+static spc_status create_linear(spc_plan **out, spc_ctx *ctx,
+                                const spc_conv *conv, int64_t rows,
+                                unsigned flags, const spc__allow *allow)
 {
     spc_error *error = spc__error_of(ctx);
     spc_plan *plan = NULL;
@@ -379,9 +398,9 @@ spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
 
     if (out != NULL)
         *out = NULL;
-    spc__lack lack = {conv, NULL, rows, rows, 1};
-    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
-                            conv, NULL)) != SPC_OK ||
+    spc__lack lack = {conv, NULL, rows, rows, 1, allow};
+    if ((status = spc__need(error, "spc_plan_create_linear", "out", out, "ctx",
+                            ctx, "conv", conv, NULL)) != SPC_OK ||
         (status = check_linear(conv, rows, error)) != SPC_OK ||
         (status = check_flags(flags, conv, error)) != SPC_OK ||
         (status = create_looked_up(&plan, ctx, &lack, flags)) != SPC_OK)
@@ -391,6 +410,60 @@ spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
         plan = NULL;
     }
     spc_plan_free(plan);
+    return status;
+}
+
+spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
+                                  const spc_conv *conv, int64_t rows,
+                                  unsigned flags)
+{
+    return create_linear(out, ctx, conv, rows, flags, NULL);
+}
+
+/* ---- with options -------------------------------------------------------- */
+
+static spc_status check_options(const spc_plan_options *options,
+                                const spc_map *map, spc_error *error)
+{
+    if (map != NULL && options->rows != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_plan_options.rows is %lld, but rows are those of "
+                         "the map: expected 0",
+                         (long long)options->rows);
+    if (options->allow != NULL && options->flags & SPC_PLAN_BACKGROUND)
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_plan_options.allow cannot be combined with "
+                         "SPC_PLAN_BACKGROUND, whose thread knows the lists of "
+                         "the context only: use spc_ctx_options.allow");
+    return SPC_OK;
+}
+
+spc_status spc_plan_create_with(spc_plan **out, spc_ctx *ctx,
+                                const spc_conv *conv, spc_map *map,
+                                const spc_plan_options *options)
+{
+    static const spc_plan_options standard = SPC_PLAN_OPTIONS_INIT;
+    spc_error *error = spc__error_of(ctx);
+    spc__allow allow = {0};
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, NULL)) != SPC_OK ||
+        (status = SPC__TAKE(spc_plan_options, options, error)) != SPC_OK)
+        return status;
+    if (options == NULL)
+        options = &standard;
+    if ((status = check_options(options, map, error)) == SPC_OK &&
+        options->allow != NULL)
+        status = spc__ctx_allow(&allow, ctx, options->allow, "allow", error);
+    if (status == SPC_OK && map != NULL)
+        status = create_for_map(out, ctx, conv, map, options->flags, &allow);
+    else if (status == SPC_OK)
+        status = create_linear(out, ctx, conv, options->rows, options->flags,
+                               &allow);
+    spc__allow_release(&allow);
     return status;
 }
 

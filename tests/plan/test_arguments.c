@@ -853,6 +853,11 @@ static spc_net_buffers net_buffers_of_four(void)
                              .memory = work};
 }
 
+static spc_plan_options plan_options_of_map(void)
+{
+    return (spc_plan_options)SPC_PLAN_OPTIONS_INIT;
+}
+
 static spc_explain_question a_question(void)
 {
     static spc_conv conv;
@@ -873,7 +878,11 @@ STRUCT(spc_ctx_options, ctx_options, cpu_options(), SET_BYTES
        SET(device, "cpu:-1") SET(layer_count, -1) SET(layer_count, 1)
        SET(layer_count, INT_MIN) SET_ALL(threads) SET(template_dir, "/nowhere")
        SET(template_dir, "") SET(key, "") SET(key, "no key")
-       SET(database, "/nowhere/at.db") SET(shipped, "/nowhere"))
+       SET(database, "/nowhere/at.db") SET(shipped, "/nowhere")
+       SET(allow, "") SET(allow, "forward=%s%n") SET(allow, "=,="))
+STRUCT(spc_plan_options, plan_options, plan_options_of_map(), SET_BYTES
+       SET(flags, UINT_MAX) SET(rows, -1) SET(rows, INT64_MAX) SET(allow, "")
+       SET(allow, "forward=%s%n") SET(allow, "=,="))
 STRUCT(spc_coords_options, coords_options, eight_rows, SET_BYTES
        SET_ROWS(capacity) SET_ALL(low[0]) SET_ALL(low[2]) SET_ALL(high[3])
        SET_ALL(high[0]) SET_ALL(halo) SET_ENUM(duplicates, spc_duplicates))
@@ -888,7 +897,8 @@ STRUCT(spc_voxelisation, voxelisation, good_voxelisation(),
        SET_ALL(batches) SET_ALL(points) SET(batched, true)
        SET_ENUM(dtype, spc_dtype) SET_ENUM(features, spc_voxel_features))
 STRUCT(spc_explain_question, question, a_question(), SET_BYTES
-       SET(conv, NULL) SET_ROWS(rows_in) SET_ROWS(rows_out) SET_ROWS(pairs))
+       SET(conv, NULL) SET_ROWS(rows_in) SET_ROWS(rows_out) SET_ROWS(pairs)
+       SET(allow, "") SET(allow, "forward=%s%n"))
 STRUCT(spc_net_input, net_input, an_input(), SET_BYTES
        SET(name, NULL) SET(name, "") SET_ALL(channels) SET_ALL(shape[0])
        SET_ENUM(dtype, spc_dtype) SET_REAL(voxel[1]) SET_REAL(low[1])
@@ -1192,6 +1202,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_map_key_bits, map)                                             \
     X(S, 2, spc_map_download, ints_out, map)                                   \
     X(S, 5, spc_plan_create, out_plan, ctx, conv, map, flags)                  \
+    X(S, 5, spc_plan_create_with, out_plan, ctx, conv, map, plan_options)      \
     X(V, 1, spc_plan_free, no_plan)                                            \
     X(V, 1, spc_plan_match, plan)                                             \
     X(V, 1, spc_plan_reason, plan)                                             \

@@ -319,7 +319,7 @@ START_TEST(
                      "gen:uniform,n=300,extent=9");
         put_record(r.ctx, r.map, &rows[i].from);
         assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
-                              spc_map_density(r.map), SPC__PLAN_UNLOADED),
+                              spc_map_density(r.map), SPC__PLAN_UNLOADED, NULL),
                   spc_ctx_error(r.ctx));
         ck_assert_msg(pick.origin == rows[i].origin, "%s", pick.reason);
         ck_assert_str_eq(pick.config, rows[i].config);
@@ -408,7 +408,7 @@ START_TEST(what_a_gradient_computes_as_serves_it)
     for (int times = 0; times < 2; times++) { /* from files, then from memory */
         spc__pick pick = {0};
         assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
-                              spc_map_density(r.map), SPC__PLAN_UNLOADED),
+                              spc_map_density(r.map), SPC__PLAN_UNLOADED, NULL),
                   spc_ctx_error(r.ctx));
         ck_assert_msg(pick.origin == c->origin, "%s", pick.reason);
         ck_assert_str_eq(pick.config, c->config);
@@ -537,11 +537,11 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
     assert_ok(spc__cache_put_choice(r.ctx->cache, &key, &trial, "for a test",
                                     &provenance, &error),
               error.text);
-    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 810, 201, 0.25, 0),
+    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 810, 201, 0.25, 0, NULL),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(pick.origin, SPC_MATCH_EXACT);
     assert_says(pick.reason, "at 200 rows from 800 and density 0.250");
-    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 200, 200, 0.25, 0),
+    assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 200, 200, 0.25, 0, NULL),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(pick.origin, SPC_MATCH_NEAREST);
     /* 0.14: offset of the rows within a bucket */
@@ -954,7 +954,8 @@ START_TEST(a_default_for_dense_maps_is_on_tiles)
 
     assert_ok(spc_conv_parse(&conv, dense[_i].layer, &error), error.text);
     assert_ok(spc__lookup(&pick, ctx, &conv, dense[_i].rows, dense[_i].rows,
-                          dense[_i].density, SPC_PLAN_JIT | SPC__PLAN_UNLOADED),
+                          dense[_i].density, SPC_PLAN_JIT | SPC__PLAN_UNLOADED,
+                          NULL),
               spc_ctx_error(ctx));
     ck_assert_str_eq(pick.template_name, dense[_i].template_name);
     spc_ctx_free(ctx);

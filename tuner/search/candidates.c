@@ -114,6 +114,10 @@ static void refuse_all(spc__candidates *candidates, const spc__request *request)
         spc__candidate *candidate = &space->candidates[i];
         const char *why =
             candidate->admitted ? refuse(request, &candidate->launch) : NULL;
+        if (candidate->admitted &&
+            !spc__allow_has(&request->ctx->allow, request->conv->pass,
+                            spc__template_name(candidate->tpl)))
+            why = "its template is not in the list of allowed ones";
         if (candidate->admitted && why == NULL &&
             !has_few_tiles(request, &candidates->target, &candidate->launch))
             why = "there are tiles enough for all multiprocessors";
@@ -195,8 +199,13 @@ spc_status spc__candidates_admit(spc__candidates *candidates,
                                  const spc__request *request)
 {
     spc__space *space = candidates->space;
+    spc__span allowed = request->ctx->allow.lists[request->conv->pass];
 
     refuse_all(candidates, request);
+    if (space->admitted == 0 && allowed.at != NULL)
+        return spc__fail(request->error, SPC_EUNSUPPORTED,
+                         "no candidate of the allowed templates (%.*s) is left",
+                         (int)allowed.length, allowed.at);
     if (space->admitted == 0)
         return spc__fail(request->error, SPC_EUNSUPPORTED,
                          "no candidate is left: '%s' is refused because %s",
@@ -218,7 +227,9 @@ static bool take_trial(spc__candidate *out, const spc__candidates *candidates,
     const char *only = request->options.only;
     spc_error error;
 
-    if (only != NULL && strcmp(only, trial->template_name) != 0)
+    if ((only != NULL && strcmp(only, trial->template_name) != 0) ||
+        !spc__allow_has(&request->ctx->allow, request->conv->pass,
+                        trial->template_name))
         return false;
     out->tpl = spc__library_find(candidates->library, trial->template_name);
     if (out->tpl == NULL ||

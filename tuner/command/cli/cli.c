@@ -78,6 +78,8 @@ const cli_option cli_global_options[] = {
      "a public key of minisign: use only --layer-db files signed with it"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
      "use its convolution kernels instead of the built-in ones"},
+    {0, "allow", "PASS=NAME+NAME,...", CLI_TEXT, offsetof(cli_globals, allow),
+     "the only templates that a pass may use; default: $SPC_ALLOW, else all"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; 0, the default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
@@ -542,6 +544,7 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.layer_count = globals->layer_files.count;
     options.template_dir = globals->templates;
     options.threads = globals->threads;
+    options.allow = globals->allow;
     options.trust = globals->trust;
     options.shipped = globals->shipped;
     if (globals->key != NULL) {

@@ -48,6 +48,7 @@ typedef struct cli_globals {
     const char *database;
     cli_list layer_files;
     const char *templates;
+    const char *allow;
     const char *progress;
     int threads;
     bool trust;

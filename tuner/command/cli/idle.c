@@ -73,13 +73,14 @@ spc_status idle_take_one(const cli *self, const char *names)
 static const struct {
     const char *command, *names;
 } idle_globals[] = {
-    {"completion", "device database db layer-db trust key templates threads "
-                   "json progress"},
-    {"layers", "device database db layer-db trust key templates threads "
+    {"completion",
+     "device database db layer-db trust key templates allow threads "
+     "json progress"},
+    {"layers", "device database db layer-db trust key templates allow threads "
                "progress"},
-    {"weights", "device database db layer-db trust key templates threads "
+    {"weights", "device database db layer-db trust key templates allow threads "
                 "progress"},
-    {"scene", "device database db layer-db trust key templates progress"},
+    {"scene", "device database db layer-db trust key templates allow progress"},
     {"db", "progress"},
     {"devices", "progress"},
     {"explain", "progress"},
