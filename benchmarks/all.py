@@ -4,7 +4,7 @@
 
     python3 benchmarks/all.py --out FOLDER [--seconds 600] [--only NAME,...]
         [--scenes FOLDER] [--device cuda:0] [--engines spctune,spconv,...]
-        [--quick]
+        [--quick] [--tune]
 
 The scripts run one after the other, the most important first, each in a process
 of its own. Time that a script leaves over goes to the later ones.
@@ -69,6 +69,7 @@ class Script:
             if getattr(args, option):
                 words += ["--" + option, getattr(args, option)]
         words += ["--quick"] if args.quick else []
+        words += ["--tune"] if args.tune else []
         env = dict(os.environ)
         if args.device == "cpu":
             env["OMP_NUM_THREADS"] = "1"  # spconv's build for the CPU needs it
@@ -115,6 +116,7 @@ def main() -> int:
     parser.add_argument("--engines")
     parser.add_argument("--command")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tune", action="store_true")
     args = parser.parse_args()
     args.out = os.path.abspath(args.out)
     os.makedirs(args.out, exist_ok=True)

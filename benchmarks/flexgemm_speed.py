@@ -37,7 +37,7 @@ def shells(bench: harness.Bench, size: int, batches: int) -> harness.Scene:
     coords[:, 0] = torch.arange(
         batches, device=coords.device, dtype=coords.dtype
     ).repeat_interleave(len(one.coords))
-    return harness.Scene(name, one.spec, coords)
+    return harness.Scene(name, one.spec if batches == 1 else "", coords)
 
 
 def measure(bench: harness.Bench) -> None:

@@ -345,6 +345,16 @@ class Bench:
 
     # ---- a layer in all engines ----------------------------------------------
 
+    def tune(self, scene: Scene, layer: Layer, passes: Sequence[str]) -> None:
+        """Stores the fastest kernels of a layer in the database, as other
+        engines tune in their first call."""
+        words = ["tune", layer.words(), "--scene", scene.spec]
+        words += ["--effort", "quick"]
+        if {"step", "dgrad", "wgrad"} & set(passes):
+            words += ["--pass", "all"]
+        what = f"tuning {layer.text()}, {scene.name}"
+        self.trying(what, lambda: self.spctune(*words))
+
     def layer(
         self,
         scene: Scene,
@@ -356,6 +366,8 @@ class Bench:
         """Measures a layer in all engines. passes: "forward" (map made before),
         "with map", "step" (forward and both gradients), "dgrad" and "wgrad"
         alone, "peak" (of a step if there is one, else of a forward pass)."""
+        if self.args.tune and scene.spec and layer.kind != "points":
+            self.tune(scene, layer, passes)
         work = LayerWork(self, scene, layer, definition)
         built = {}
         for name, engine in (engines or self.engines).items():
@@ -573,6 +585,9 @@ def arguments(doc: str, name: str) -> Any:
     )
     parser.add_argument(
         "--quick", action="store_true", help="tiny scenes and few rounds"
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="tune our layers first"
     )
     args = parser.parse_args()
     args.share = 0.2 if args.quick else 2.0  # seconds of one comparison

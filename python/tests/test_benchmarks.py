@@ -53,6 +53,7 @@ def bench(**more):
         "share": 0.05,
         "rounds": 3,
         "quick": True,
+        "tune": False,
         "engines": "spctune",
         "scenes": None,
         "command": None,
