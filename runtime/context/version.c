@@ -46,6 +46,7 @@ static const spc__struct structs[] = {
     {ROW(spc_net_time)},
     {ROW(spc_net_verdict)},
     {ROW(spc_operator_info)},
+    {ROW(spc_plan_options)},
     {ROW(spc_point_rows)},
     {ROW(spc_points_options)},
     {ROW(spc_progress)},
