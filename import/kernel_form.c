@@ -564,7 +564,7 @@ static bool find_origin(int *out, spc_engine engine, spc_rule rule, int kernel,
     }
     *out = spc_engine_origin(engine, kernel, dilation);
     return (rule == SPC_RULE_FLOOR || rule == SPC_RULE_GENERATIVE ||
-            rule == SPC_RULE_GIVEN) &&
+            rule == SPC_RULE_GIVEN || rule == SPC_RULE_EXPAND) &&
            *out != SPC_ORIGIN_AUTO;
 }
 

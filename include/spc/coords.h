@@ -131,9 +131,9 @@ SPC_API spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
  */
 SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
                                                 const spc_scene *scene);
-/* Makes the set of outputs of `geometry` (rule FLOOR, FOOTPRINT or GENERATIVE)
- * over the set `in`, and keeps `in` alive. Waits for the device to learn the
- * number of outputs. The caller frees *out. SPC_EINVAL: another rule;
+/* Makes the set of outputs of `geometry` (rule FLOOR, FOOTPRINT, GENERATIVE or
+ * EXPAND) over the set `in`, and keeps `in` alive. Waits for the device to learn
+ * the number of outputs. The caller frees *out. SPC_EINVAL: another rule;
  * SPC_ESTATE: `in` was never filled; SPC_ERANGE: the outputs do not fit a
  * 64-bit key; SPC_EDEVICE. */
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
@@ -150,8 +150,8 @@ SPC_API spc_status spc_coords_create_reserved(
  * 0 means the largest possible number of outputs: the capacity of `in` for
  * FLOOR; for FOOTPRINT, this capacity times the outputs that can see one input
  * (on each axis ceil(kernel / stride) if stride and dilation have no common
- * divisor); for GENERATIVE, this capacity times the number of offsets of the
- * kernel; never more than the whole extent of the outputs. */
+ * divisor); for GENERATIVE and EXPAND, this capacity times the number of offsets
+ * of the kernel; never more than the whole extent of the outputs. */
 SPC_API spc_status spc_coords_create_outputs_reserved(
     spc_coords **out, spc_coords *in, const spc_geometry *geometry,
     int64_t capacity);

@@ -51,6 +51,9 @@ enum {
  *              + output_padding, S that of o, it is spconv's
  *              SparseConvTranspose3d
  *   RADIUS     of points, not of voxels: see "native points" below
+ *   EXPAND     floor(i / stride) + origin + dilation * place for every i and
+ *              place: the coarse voxels of FLOOR, expanded by the kernel. An o
+ *              may see no input (WarpConvNet's generative layers with a stride)
  */
 typedef enum spc_rule {
     SPC_RULE_SUBM = 0,
@@ -58,12 +61,13 @@ typedef enum spc_rule {
     SPC_RULE_FOOTPRINT = 2,
     SPC_RULE_GIVEN = 3,
     SPC_RULE_GENERATIVE = 4,
-    SPC_RULE_RADIUS = 5
+    SPC_RULE_RADIUS = 5,
+    SPC_RULE_EXPAND = 6
 } spc_rule;
 
 /* The default origin of the rule. SUBM: -dilation * ((kernel - 1) / 2), integer
  * division: an even kernel reaches one further in the positive direction.
- * FLOOR, GIVEN, GENERATIVE: the same for odd kernels, 0 for even ones.
+ * FLOOR, GIVEN, GENERATIVE, EXPAND: the same for odd kernels, 0 for even ones.
  * FOOTPRINT: -padding. */
 #define SPC_ORIGIN_AUTO INT32_MIN
 
@@ -81,10 +85,11 @@ typedef struct spc_geometry {
      * dilation, padding and origin then stay as in SPC_GEOMETRY_INIT. With
      * every rule but RADIUS the input of output o lies at o * stride +
      * displacement. FOOTPRINT produces every o, and GENERATIVE every i, for
-     * which this holds with a displacement of the list. With a shape S,
-     * FOOTPRINT's outputs are 0 <= o < O, O = (S - low - high - 1) / stride +
-     * 1, where low and high are the least and greatest displacement along the
-     * axis: the O of a box, whose low is -padding. */
+     * which this holds with a displacement of the list; EXPAND adds each
+     * displacement to floor(i / stride). With a shape S, FOOTPRINT's outputs
+     * are 0 <= o < O, O = (S - low - high - 1) / stride + 1, where low and high
+     * are the least and greatest displacement along the axis: the O of a box,
+     * whose low is -padding. */
     int offset_count; /* at most SPC_MAX_OFFSETS */
     /* [offset_count][3]: x, y, z. The caller owns the list. Functions read the
      * list before they return, and objects that keep a layer (a plan, a map, a
@@ -139,7 +144,7 @@ SPC_API void spc_geometry_offset_at(int out[3], const spc_geometry *geometry,
  */
 typedef enum spc_operator {
     SPC_SUBM = 0,    /* outputs at the inputs' coordinates; rule SUBM */
-    SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT or GIVEN */
+    SPC_CONV = 1,    /* strided; rule FLOOR, FOOTPRINT, GIVEN or EXPAND */
     SPC_INVERSE = 2, /* the map of a strided layer in the reverse direction: its
                         outputs are the inputs of the strided layer in their row
                         order, its geometry is that of the strided layer, and

@@ -97,10 +97,12 @@ static void footprint_line(line *out, const spc_geometry *g, int axis,
     }
 }
 
-static void generative_line(line *out, const spc_geometry *g, int axis,
-                            int64_t i)
+/* All voxels that the kernel's offsets lead to from a coordinate of the output
+ * grid. */
+static void expanded_line(line *out, const spc_geometry *g, int axis,
+                          int64_t from)
 {
-    int64_t first = i * g->stride[axis] + spc__geometry_origin(g, axis);
+    int64_t first = from + spc__geometry_origin(g, axis);
 
     out->count = 0;
     for (int tap = 0; tap < g->kernel[axis]; tap++)
@@ -116,7 +118,11 @@ static void rule_line(line *out, const spc_geometry *g, int axis, int64_t i)
         return;
     }
     if (g->rule == SPC_RULE_GENERATIVE) {
-        generative_line(out, g, axis, i);
+        expanded_line(out, g, axis, i * g->stride[axis]);
+        return;
+    }
+    if (g->rule == SPC_RULE_EXPAND) {
+        expanded_line(out, g, axis, floor_divide(i, g->stride[axis]));
         return;
     }
     out->at[0] = floor_divide(i, g->stride[axis]);
@@ -178,6 +184,8 @@ static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
         int64_t bound = spc__geometry_out_shape(g, axis);
         if (g->rule == SPC_RULE_GENERATIVE)
             out[axis] = i * g->stride[axis] + by;
+        else if (g->rule == SPC_RULE_EXPAND)
+            out[axis] = floor_divide(i, g->stride[axis]) + by;
         else if ((i - by) % g->stride[axis] == 0)
             out[axis] = (i - by) / g->stride[axis];
         else

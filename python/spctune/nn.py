@@ -110,6 +110,9 @@ class Conv3d(Convolution):
                       (the default for other strides)
          "footprint"  outputs at all voxels that see an input, as in spconv,
                       inside the spatial shape if there is one
+         "expand"     outputs at floor(voxel / stride) and at all offsets of
+                      the kernel from there, as in WarpConvNet's generative
+                      layers
 
     InvalidError: an unknown rule, or a stride that "subm" cannot have.
     """
@@ -135,9 +138,9 @@ class Conv3d(Convolution):
         self._words: Dict[Optional[Tuple[int, ...]], str] = {}
         still = self.stride == (1, 1, 1)
         self.rule = rule or ("subm" if still else "floor")
-        if self.rule not in ("subm", "floor", "footprint"):
+        if self.rule not in ("subm", "floor", "footprint", "expand"):
             raise InvalidError(
-                f"unknown rule '{rule}' (subm, floor, footprint)"
+                f"unknown rule '{rule}' (subm, floor, footprint, expand)"
             )
         if self.rule == "subm" and not still:
             raise InvalidError(
@@ -167,6 +170,8 @@ class Conv3d(Convolution):
         return words
 
     def _shape(self, shape: Optional[Sequence[int]]) -> Any:
+        if self.rule == "expand":
+            return None  # the kernel reaches out of the shape
         if shape is None or self.rule == "subm":
             return shape
         if self.rule == "floor":

@@ -4,6 +4,7 @@
 import copy
 import gc
 import io
+import itertools
 import os
 import threading
 import unittest
@@ -129,6 +130,30 @@ class AgainstDense(Case):
         self.compare(
             nn.Conv3d(16, 24, 2, stride=2), outputs, (6, 6, 6), stride=2
         )
+
+    def test_expand_surrounds_the_voxels_of_the_floor(self):
+        x = self.x.clone().requires_grad_()
+        floor = nn.Conv3d(16, 24, 2, stride=2)
+        wide = nn.Conv3d(16, 24, 2, stride=2, rule="expand")
+        wide.load_state_dict(floor.state_dict())
+        y, z = wide(self.tensor(x)), floor(self.tensor())
+        coarse = {tuple(c): i for i, c in enumerate(z.coords.tolist())}
+        near = itertools.product(range(2), repeat=3)
+        want = {
+            (b, *(v + d for v, d in zip(c, by)))
+            for by in near
+            for b, *c in coarse
+        }
+        self.assertEqual([tuple(c) for c in y.coords.tolist()], sorted(want))
+        # Two voxels along each axis are one voxel of the floor: all others
+        # see no input.
+        for row, at in enumerate(sorted(want)):
+            same = z.features[coarse[at]] if at in coarse else floor.bias
+            close(self, y.features[row], same)
+        y.features.sum().backward()
+        z.features.sum().backward()
+        close(self, wide.weight.grad, floor.weight.grad)
+        self.assertGreater(x.grad.abs().max().item(), 0)
 
     def test_one_row_and_one_offset(self):
         self.compare(nn.Conv3d(16, 24, 1), self.coords.tolist(), EXTENT)

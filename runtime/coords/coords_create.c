@@ -505,6 +505,10 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
         first = *low * s + least[axis];
         last = *high * s + most[axis];
     }
+    if (g->rule == SPC_RULE_EXPAND) {
+        first += least[axis];
+        last += most[axis];
+    }
     if (g->rule == SPC_RULE_FOOTPRINT) {
         /* The first output is rounded up, the last one down: an output counts
          * only if its window contains the input. */

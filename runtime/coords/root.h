@@ -13,8 +13,9 @@
  * or by one combined rule from a set farther up. Along each axis an input i has
  * the outputs (i + padding - dilation * place) / stride, for each place below
  * `kernel` where the division leaves no remainder. With FLOOR it has floor(i /
- * stride), with GENERATIVE i * stride - padding + dilation * place. The outputs
- * are bounded by the set's own rule (spc__geometry_out_shape).
+ * stride), with GENERATIVE i * stride - padding + dilation * place, with EXPAND
+ * floor(i / stride) - padding + dilation * place. The outputs are bounded by
+ * the set's own rule (spc__geometry_out_shape).
  */
 typedef struct spc__derivation {
     const spc_coords *root;

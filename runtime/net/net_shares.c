@@ -52,7 +52,7 @@ static double rows_of(const spc_coords *set)
     if (set->checked && set->rows > 0)
         return set->rows;
     for (; set->from; set = set->from)
-        if (set->rule.rule != SPC_RULE_GENERATIVE)
+        if (!spc__geometry_expands(&set->rule))
             rows /= 2;
     return rows;
 }

@@ -21,7 +21,8 @@
 /* ---- names --------------------------------------------------------------- */
 
 const char *const spc__rule_names[] = {
-    "subm", "floor", "footprint", "given", "generative", "radius", NULL,
+    "subm",       "floor",  "footprint", "given",
+    "generative", "radius", "expand",    NULL,
 };
 
 const char *spc_dtype_name(spc_dtype dtype)

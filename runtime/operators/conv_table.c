@@ -24,25 +24,25 @@ static const spc__conv_row rows[SPC__CONVS] = {
                     "cin cout groups=1" COMMON, "linear,cin=64,cout=128"}}},
     [SPC_CONV] =
         {"conv",
-         RULE(FLOOR) | RULE(FOOTPRINT) | RULE(GIVEN),
-         "floor, footprint or given",
+         RULE(FLOOR) | RULE(FOOTPRINT) | RULE(GIVEN) | RULE(EXPAND),
+         "floor, footprint, given or expand",
          false,
          "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
          "k=3,stride=2,padding=1,rule=footprint (spconv's)",
          {{"convolution", "conv",
-           "strided: outputs by rule=floor, footprint or given",
+           "strided: outputs by rule=floor, footprint, given or expand",
            "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
            "shape= offsets=" COMMON,
            "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint"}}},
     [SPC_INVERSE] =
         {"inverse",
-         RULE(FLOOR) | RULE(FOOTPRINT) | RULE(RADIUS),
-         "floor, footprint or radius",
+         RULE(FLOOR) | RULE(FOOTPRINT) | RULE(RADIUS) | RULE(EXPAND),
+         "floor, footprint, expand or radius",
          true,
          "inverse,cin=64,cout=32 and the other words of the layer that it "
          "inverts, as in k=2,stride=2,rule=floor",
          {{"convolution", "inverse",
-           "a map by rule=floor or footprint backwards",
+           "a map by rule=floor, footprint or expand backwards",
            "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
            "shape= offsets=" COMMON,
            "inverse,cin=64,cout=32,k=3,stride=2,padding=1,rule=footprint"},

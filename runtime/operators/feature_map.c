@@ -7,6 +7,7 @@
 #include "base/text/names.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
+#include "operators/geometry.h"
 
 /* ---- checks -------------------------------------------------------------- */
 
@@ -16,7 +17,7 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
     if (f->index && f->op == SPC_FEATURE_POOL && f->reduction != SPC_REDUCE_MAX)
         return spc__fail(error, SPC_EINVAL,
                          "index=1: only pool=max has an index");
-    if (f->geometry.rule == SPC_RULE_GENERATIVE ||
+    if (spc__geometry_expands(&f->geometry) ||
         f->geometry.rule == SPC_RULE_RADIUS)
         return spc__fail(
             error, SPC_EINVAL,

@@ -21,6 +21,7 @@ int spc__geometry_origin(const spc_geometry *g, int axis)
     case SPC_RULE_FLOOR:
     case SPC_RULE_GIVEN:
     case SPC_RULE_GENERATIVE:
+    case SPC_RULE_EXPAND:
         /* An even kernel has no middle voxel, so its window begins at the
          * output itself. */
         return g->kernel[axis] % 2 != 0 ? -half : 0;
@@ -137,7 +138,8 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
  * lies within high - low of i. The outputs that see an input i are in [(i -
  * high) / s, (i - low) / s], and the set has an output within these bounds. The
  * outputs that a generative layer's inputs see all exist, or lie within its
- * extent and are left out by its shape. Given sets may hold anything: a window
+ * extent and are left out by its shape. Given sets may hold anything, and an
+ * expanded set has outputs far from all inputs: a window
  * outside the set is moved to where it just misses the set, and in the reverse
  * direction positions outside are not searched.
  */
@@ -153,6 +155,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
         *before = *after = 0;
         break;
     case SPC_RULE_GIVEN:
+    case SPC_RULE_EXPAND:
         *before = *after = wide + 1;
         break;
     case SPC_RULE_FOOTPRINT:
@@ -208,7 +211,7 @@ int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 bool spc__geometry_derives_by_list(const spc_geometry *g)
 {
     return g->offset_count > 0 &&
-           (g->rule == SPC_RULE_FOOTPRINT || g->rule == SPC_RULE_GENERATIVE);
+           (g->rule == SPC_RULE_FOOTPRINT || spc__geometry_expands(g));
 }
 
 /* The greatest common divisor, by Euclid's algorithm. */
@@ -248,7 +251,7 @@ int spc__geometry_fan_out(const spc_geometry *g)
 {
     int fan = 1;
 
-    if (g->rule == SPC_RULE_GENERATIVE)
+    if (spc__geometry_expands(g))
         return spc_geometry_offset_count(g);
     if (spc__geometry_derives_by_list(g))
         return list_fan_out(g);
@@ -471,10 +474,10 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
     /* The kernel is checked first: all other checks compute with its size. */
     if (status != SPC_OK || (status = check_kernel(g->kernel, error)) != SPC_OK)
         return status;
-    if ((unsigned)g->rule > SPC_RULE_RADIUS)
+    if ((unsigned)g->rule > SPC_RULE_EXPAND)
         return spc__fail(error, SPC_EINVAL,
                          "unknown rule %d: expected SPC_RULE_SUBM, _FLOOR, "
-                         "_FOOTPRINT, _GIVEN, _GENERATIVE or _RADIUS",
+                         "_FOOTPRINT, _GIVEN, _GENERATIVE, _RADIUS or _EXPAND",
                          (int)g->rule);
     if ((status = check_list(g, error)) != SPC_OK)
         return status;

@@ -60,7 +60,22 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
 static inline bool spc__geometry_is_bounded(const spc_geometry *geometry)
 {
     return geometry->rule == SPC_RULE_GIVEN ||
-           geometry->rule == SPC_RULE_GENERATIVE;
+           geometry->rule == SPC_RULE_GENERATIVE ||
+           geometry->rule == SPC_RULE_EXPAND;
+}
+
+/* True if outputs may be anywhere, also where they see no input. */
+static inline bool spc__geometry_is_far(const spc_geometry *geometry)
+{
+    return geometry->rule == SPC_RULE_GIVEN ||
+           geometry->rule == SPC_RULE_EXPAND;
+}
+
+/* True if each input makes a voxel for every offset of the kernel. */
+static inline bool spc__geometry_expands(const spc_geometry *geometry)
+{
+    return geometry->rule == SPC_RULE_GENERATIVE ||
+           geometry->rule == SPC_RULE_EXPAND;
 }
 
 /* Returns the exclusive upper bound of derived coordinates along an axis for
@@ -75,7 +90,8 @@ bool spc__geometry_derives_by_list(const spc_geometry *geometry);
 /* Returns the largest number of voxels derived from one. SUBM and FLOOR: 1.
  * FOOTPRINT: the product over the axes of ceil(kernel / (stride / gcd(stride,
  * dilation))), or for a list the largest number of offsets that are equal
- * modulo the stride. GENERATIVE: the number of offsets of the kernel. */
+ * modulo the stride. GENERATIVE, EXPAND: the number of offsets of the kernel.
+ */
 int spc__geometry_fan_out(const spc_geometry *geometry);
 
 /* value / by, rounded down; `by` is positive. */

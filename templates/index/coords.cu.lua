@@ -5,7 +5,8 @@
 %-- proposes its outputs: one by the floor rule, up to the product of ceil(kernel / stride)
 %-- by the footprint rule. A hash table with open addressing keeps the first proposal of
 %-- each output. In a generative layer the input voxels are the coarser ones, and each
-%-- proposes a voxel for each of its offsets. The list has no particular order. Sorting it
+%-- proposes a voxel for each of its offsets; so does each by the rule EXPAND, after the
+%-- stride has divided its coordinates. The list has no particular order. Sorting it
 %-- (index.cu.lua) makes a set that depends only on the voxels.
 %--
 %-- Nothing else of the geometry is a constant: one module serves all layers.
@@ -20,7 +21,9 @@
 %    return true
 %  end,
 %  constraints = {},
-%  derive = function(problem, config, target) return {} end,
+%  derive = function(problem, config, target)
+%    return {expands = problem.generative == 1 or problem.expand == 1}
+%  end,
 %  launch = function(problem, config, target) return {} end,
 %  default = function(problem, target) return {} end,
 %}
@@ -55,20 +58,28 @@ SPC_DEVICE int floor_div(int value, int by)
     return whole - (value < whole * by);
 }
 
+% if expands then
+/* The coordinate that offsets are added to. */
+SPC_DEVICE int spread(const spc_derive_args *args, int axis, int i)
+{
+    return $(problem.expand == 1 and "floor_div(i, args->stride[axis])" or "i * args->stride[axis]");
+}
+
+% end
 /*
  * The footprint rule: o = (i + padding - dilation * position) / stride, where
  * this is an integer. Such positions are the first one and every n-th after it,
  * where n is the least number for which n * dilation is a multiple of the
  * stride. The outputs then decrease by n * dilation / stride.
  */
-%if problem.generative == 1 then
+%if expands then
 SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 {
     axis_outputs out;
 
     out.step = args->dilation[axis];
     out.count = args->kernel[axis];
-    out.first = i * args->stride[axis] - args->padding[axis] +
+    out.first = spread(args, axis, i) - args->padding[axis] +
                 (out.count - 1) * out.step;
     return out;
 }
@@ -139,7 +150,7 @@ SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
  */
 SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 {
-%if problem.generative == 1 then
+%if expands then
     (void)rows;
     return args->slots;
 %else
@@ -274,10 +285,11 @@ SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
     to[0] = c[0];
     SPC_UNROLL
     for (int i = 0; i < 3; i++) {
-        int by = offset[i], stride = args->stride[i];
-%if problem.generative == 1 then
-        int o = (int)c[1 + i] * stride + by;
+        int by = offset[i];
+%if expands then
+        int o = spread(args, i, (int)c[1 + i]) + by;
 %else
+        int stride = args->stride[i];
         int at = (int)c[1 + i] - by, o = floor_div(at, stride);
         is &= o * stride == at;
 %end

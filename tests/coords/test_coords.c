@@ -91,6 +91,8 @@ static const char *const boxes[] = {
     "generative,cin=4,cout=4,k=2,stride=2",
     "generative,cin=4,cout=4,k=3x2x1,stride=1x2x3",
     "generative,cin=4,cout=4,k=3,stride=2,origin=-1,shape=20x9x31",
+    "conv,cin=4,cout=4,k=3x2x1,stride=1x2x3,rule=expand",
+    "inverse,cin=4,cout=4,k=3,stride=2,rule=expand",
 };
 enum { BOXES = sizeof boxes / sizeof *boxes };
 

@@ -140,6 +140,10 @@ static const struct {
      "gen:uniform,n=150,extent=9", "pairs_mma", ""},
     {"generative,cin=32,cout=16,k=2,stride=2", "gen:uniform,n=60,extent=7",
      "pairs_mma", "near=2"},
+    {"conv,cin=32,cout=16,k=3,stride=2,rule=expand",
+     "gen:uniform,n=60,extent=7", "pairs_mma", "near=2"},
+    {"conv,cin=32,cout=16,k=3,stride=2,rule=expand,pass=dgrad",
+     "gen:uniform,n=60,extent=7", "pairs_mma", ""},
     /* Hybrids of both kinds, masks of several words, slices. */
     {"subm,cin=64,cout=64,k=3,epilogue=scale+bias+relu",
      "gen:uniform,n=200,extent=9", "pairs_mma", "near=2"},

@@ -78,6 +78,9 @@ static const struct {
     {"inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint", 900, 16, 2,
      0},
     {"inverse,cin=4,cout=4,k=2,stride=2,rule=floor", 700, 19, 1, 300000000},
+    {"conv,cin=4,cout=4,k=3,stride=2,rule=expand", 500, 14, 2, 0},
+    {"inverse,cin=4,cout=4,k=3x2x3,stride=2x1x3,rule=expand", 300, 12, 1,
+     100000},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };

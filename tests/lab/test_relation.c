@@ -119,6 +119,16 @@ static bool inside_generated(const spc_geometry *g, const int32_t o[4])
     return true;
 }
 
+/* True if `o` is at this displacement from the coarse voxel of `i`. */
+static bool surrounds(const spc_geometry *g, const int32_t o[4],
+                      const int32_t i[4], const int64_t offset[3])
+{
+    bool is = o[0] == i[0];
+    for (int a = 0; a < 3; a++)
+        is &= floor_of(i[1 + a], g->stride[a]) + offset[a] == o[1 + a];
+    return is;
+}
+
 /* True if `o` is an output of the layer, as spc_rule defines it. */
 static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
 {
@@ -137,6 +147,9 @@ static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
         for (int n = 0; n < k && g->rule == SPC_RULE_GENERATIVE; n++)
             if (sees(g, at, o, offsets[n]))
                 return inside_generated(g, o);
+        for (int n = 0; n < k && g->rule == SPC_RULE_EXPAND; n++)
+            if (surrounds(g, o, at, offsets[n]))
+                return true;
     }
     return false;
 }
@@ -394,14 +407,16 @@ static const char *const generative[] = {
     "generative,cin=1,cout=1,offsets=1x0x1+-2x1x0+0x0x0,stride=2,shape=7x6x9",
 };
 
-START_TEST(a_generative_layer_makes_all_that_sees_an_input)
+/* Compares sets and index with the definition, in a box that holds all
+ * outputs. */
+static void check_made(const char *layer, int count, uint64_t seed)
 {
-    rows in = random_rows(_i == 1 ? 5 : 9, (uint64_t)_i + 31);
+    rows in = random_rows(count, seed);
     spc_scene *scene = scene_of(&in);
     spc_relation r;
     spc_conv conv;
 
-    assert_ok(spc_conv_parse(&conv, generative[_i], &error));
+    assert_ok(spc_conv_parse(&conv, layer, &error));
     rows out = strided_rows(&conv.geometry, &in, 3 * LOW - 2, 3 * HIGH + 2);
     assert_ok(spc_oracle_relation(&r, &conv, scene, 2, &error));
     assert_rows(r.coords_in, r.rows_in, &in, "input");
@@ -411,6 +426,26 @@ START_TEST(a_generative_layer_makes_all_that_sees_an_input)
     spc_scene_free(scene);
     free(in.at);
     free(out.at);
+}
+
+START_TEST(a_generative_layer_makes_all_that_sees_an_input)
+{
+    check_made(generative[_i], _i == 1 ? 5 : 9, (uint64_t)_i + 31);
+}
+END_TEST
+
+static const char *const expanded[] = {
+    "conv,cin=1,cout=1,rule=expand,k=3,stride=2",
+    "conv,cin=1,cout=1,rule=expand,k=3",
+    "conv,cin=1,cout=1,rule=expand,k=2,stride=3",
+    "conv,cin=1,cout=1,rule=expand,k=3x1x2,stride=1x3x2,dilation=2x1x1,"
+    "origin=-1",
+    "conv,cin=1,cout=1,rule=expand,offsets=1x0x1+-2x1x0+0x0x0,stride=2x3x1",
+};
+
+START_TEST(an_expanded_layer_surrounds_each_coarse_voxel)
+{
+    check_made(expanded[_i], 9, (uint64_t)_i + 41);
 }
 END_TEST
 
@@ -626,6 +661,7 @@ static const char *const trained[] = {
     "conv,cin=1,cout=1,rule=footprint,k=3x2x1,stride=2,padding=1x0x0",
     "inverse,cin=1,cout=1,rule=floor,k=3,stride=2",
     "generative,cin=1,cout=1,k=2,stride=2",
+    "conv,cin=1,cout=1,rule=expand,k=3,stride=2",
     "transposed,cin=1,cout=1,k=3,stride=2",
 };
 
@@ -769,7 +805,7 @@ static const struct {
      "more than 343 offsets"},
     {SPC_SUBM, SPC_RULE_FLOOR, {3, 3, 3}, 1, "a submanifold layer"},
     {SPC_CONV, SPC_RULE_SUBM, {3, 3, 3}, 1, "has the rule floor"},
-    {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor, footprint or radius"},
+    {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor, footprint, expand or"},
     {SPC_TRANSPOSED, SPC_RULE_FLOOR, {3, 3, 3}, 1, "has the rule given"},
     {SPC_GENERATIVE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "has the rule generative"},
     {(spc_operator)99, SPC_RULE_FLOOR, {3, 3, 3}, 1, "unknown operator 99"},
@@ -872,6 +908,8 @@ int main(void)
                         LENGTH(lists));
     tcase_add_loop_test(rules, a_generative_layer_makes_all_that_sees_an_input,
                         0, LENGTH(generative));
+    tcase_add_loop_test(rules, an_expanded_layer_surrounds_each_coarse_voxel, 0,
+                        LENGTH(expanded));
     tcase_add_loop_test(rules, given_sets_relate_as_the_formula_says, 0,
                         LENGTH(given));
     tcase_add_test(rules,

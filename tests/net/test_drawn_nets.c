@@ -101,6 +101,7 @@ static const char *const downs[] = {
     "rule=floor,k=3,stride=2",
     "rule=footprint,k=3,stride=2,padding=1",
     "rule=footprint,k=3x1x2,stride=2x1x1,padding=1x0x1",
+    "rule=expand,k=3x1x2,stride=2",
 };
 static const char *const kernels[] = {"k=3", "k=2", "k=3x1x2", "k=1"};
 static const char *const plain[] = {

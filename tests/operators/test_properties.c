@@ -182,6 +182,7 @@ static const char *const layers[] = {
     "inverse,cin=16,cout=3,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
     "generative,cin=8,cout=8,k=2,stride=2,dtype=f16,out=f32",
     "generative,cin=4,cout=8,k=3,dtype=tf32",
+    "conv,cin=4,cout=8,k=3,stride=2,rule=expand,dtype=f32",
 };
 
 START_TEST(a_layer_keeps_its_symmetries)

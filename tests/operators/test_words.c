@@ -106,7 +106,7 @@ static const struct word {
      "rule",
      NULL,
      "footprint",
-     {"flor", "1", "generative", "radius", ""}},
+     {"flor", "1", "generative", "radius", "expand", ""}},
     {"features", "k", NULL, "2x1x4", {"0", "8", "3x3", "x", "-1", ""}},
     {"features", "stride", NULL, "3x2x1", {"0", "2x2", "x", "70000", ""}},
     {"features", "dilation", NULL, "2x1x3", {"0", "2x2", "x", "70000", ""}},
@@ -524,6 +524,7 @@ static const char *const filled[] = {
      "epilogue=scale+bias+leaky+add"),
     "inverse,cin=8,cout=8,k=2,stride=2,rule=floor",
     "generative,cin=8,cout=8,k=2,stride=2",
+    "conv,cin=8,cout=8,rule=expand,k=3,stride=2",
     "points,cin=8,cout=8,k=3,radius=0.1",
     "subm,cin=8,cout=8,k=3,dtype=i8,out=f16",
 };

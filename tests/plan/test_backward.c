@@ -587,6 +587,8 @@ static const struct {
      NULL},
     {"generative,cin=8,cout=12,k=2,stride=2,dtype=f32", SPC_DGRAD,
      "generative,cin=8,cout=12,k=2,stride=2,dtype=f32,pass=dgrad", NULL},
+    {"conv,cin=8,cout=12,rule=expand,k=3,stride=2,dtype=f32", SPC_DGRAD,
+     "conv,cin=8,cout=12,rule=expand,k=3,stride=2,dtype=f32,pass=dgrad", NULL},
     {"subm,cin=8,cout=12,k=3,dtype=f16", SPC_FORWARD,
      "subm,cin=8,cout=12,k=3,dtype=f16", NULL},
     {"subm,cin=8,cout=12,k=3,dtype=f16,epilogue=relu", SPC_DGRAD, NULL,

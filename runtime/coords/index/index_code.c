@@ -72,10 +72,11 @@ static const char *kind_of(const spc_geometry *g, bool inverse)
         return inverse ? "subm_inverse" : "subm";
     if (inverse)
         return spc__geometry_is_bounded(g) ? "transposed" : "inverse";
-    return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
+    return spc__geometry_is_far(g) ? "given" : "strided";
 }
 
-/* For given sets: the span of displacements that the search covers. */
+/* For sets that may be far from the inputs: the span of displacements that the
+ * search covers. */
 static void set_span(spc__attrs *out, const spc_geometry *g)
 {
     static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
@@ -105,7 +106,7 @@ void spc__map_attrs(spc__attrs *out, const spc_geometry *g, bool inverse)
     set_axes(out, st, g->stride);
     set_axes(out, o, origin);
     spc__attrs_set_number(out, "list", g->offset_count > 0);
-    if (g->rule == SPC_RULE_GIVEN && !inverse)
+    if (spc__geometry_is_far(g) && !inverse)
         set_span(out, g);
 }
 
@@ -144,6 +145,8 @@ void spc__coords_problem(spc__attrs *out, const spc__index_width *w,
     spc__attrs_set_number(out, "threads", w->threads);
     if (g->rule == SPC_RULE_GENERATIVE)
         spc__attrs_set_number(out, "generative", 1);
+    if (g->rule == SPC_RULE_EXPAND)
+        spc__attrs_set_number(out, "expand", 1);
     if (spc__geometry_derives_by_list(g))
         spc__attrs_set_number(out, "list", 1);
 }

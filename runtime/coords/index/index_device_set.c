@@ -32,7 +32,7 @@ static int choose_bin_bits(const spc_coords *c)
     while (bits < BIN_BITS_MAX && bits < c->key.bits &&
            1 << bits < c->capacity / 2)
         bits++;
-    for (; c->from && c->rule.rule != SPC_RULE_GENERATIVE; c = c->from)
+    for (; c->from && !spc__geometry_expands(&c->rule); c = c->from)
         bits -= bits > BIN_BITS_LEAST;
     return bits;
 }

@@ -228,7 +228,7 @@ static void find_own(const search *s, int begin, int end)
 {
     const spc_map *map = s->map;
     const uint64_t *keys = map->to->keys;
-    bool given = map->geometry.rule == SPC_RULE_GIVEN;
+    bool far = spc__geometry_is_far(&map->geometry);
     int64_t low[3], high[3];
 
     spc__geometry_span(low, high, &map->geometry);
@@ -237,7 +237,7 @@ static void find_own(const search *s, int begin, int end)
         int64_t c[4];
         /* A submanifold kernel is centred at the row itself, whatever the
          * stride. */
-        if (map->to == map->in && !given) {
+        if (map->to == map->in && !far) {
             s->own[p] = keys[p];
             continue;
         }
@@ -245,9 +245,9 @@ static void find_own(const search *s, int begin, int end)
         c[0] = voxel[0];
         for (int i = 0; i < 3; i++)
             c[1 + i] = (int64_t)voxel[1 + i] * map->geometry.stride[i];
-        /* Only given sets may be far from the inputs. Derived ones lie within
+        /* Given and expanded sets may be far from the inputs. Others lie within
          * the guard bands. */
-        if (given)
+        if (far)
             move_into_guard(c, &map->in->key, low, high);
         s->own[p] = key_near(&map->in->key, c);
     }

@@ -174,6 +174,14 @@ static bool is_within(int64_t o, int64_t bound)
     return bound == 0 || (o >= 0 && o < bound);
 }
 
+/* For rules that make a voxel for each offset: the coordinate that the offsets
+ * are added to. */
+static int64_t spread(const spc_geometry *g, int axis, int64_t i)
+{
+    return g->rule == SPC_RULE_EXPAND ? spc__floor_div(i, g->stride[axis])
+                                      : i * g->stride[axis];
+}
+
 /* Lists the outputs along an axis that read coordinate i. Returns how many. */
 static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
 {
@@ -184,9 +192,9 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
         out[0] = (int)spc__floor_div(i, s);
         return 1;
     }
-    for (int tap = 0; tap < g->kernel[axis] && g->rule == SPC_RULE_GENERATIVE;
+    for (int tap = 0; tap < g->kernel[axis] && spc__geometry_expands(g);
          tap++) {
-        int64_t o = i * s + spc__geometry_origin(g, axis) +
+        int64_t o = spread(g, axis, i) + spc__geometry_origin(g, axis) +
                     (int64_t)g->dilation[axis] * tap;
         if (is_within(o, bound))
             out[count++] = (int)o;
@@ -216,9 +224,10 @@ static int propose_listed(int32_t *to, const spc_geometry *g,
         row[0] = c[0];
         for (int i = 0; i < 3; i++) {
             int64_t s = g->stride[i], at = (int64_t)c[1 + i] - by[i];
-            int64_t o = g->rule == SPC_RULE_GENERATIVE ? c[1 + i] * s + by[i]
-                                                       : spc__floor_div(at, s);
-            is &= (g->rule == SPC_RULE_GENERATIVE || o * s == at) &&
+            bool expands = spc__geometry_expands(g);
+            int64_t o = expands ? spread(g, i, c[1 + i]) + by[i]
+                                : spc__floor_div(at, s);
+            is &= (expands || o * s == at) &&
                   is_within(o, spc__geometry_out_shape(g, i));
             row[1 + i] = (int32_t)o;
         }

@@ -189,8 +189,9 @@ static int64_t fan_out(const spc_conv *layer)
     bool dilates = g->rule == SPC_RULE_FOOTPRINT &&
                    g->stride[0] * g->stride[1] * g->stride[2] == 1;
 
-    return dilates || layer->op == SPC_GENERATIVE ? spc_geometry_offset_count(g)
-                                                  : 1;
+    bool expands = layer->op == SPC_GENERATIVE || g->rule == SPC_RULE_EXPAND;
+
+    return dilates || expands ? spc_geometry_offset_count(g) : 1;
 }
 
 static bool is_large(const walk *w, const spc_conv *layer)
