@@ -108,6 +108,13 @@ class Scripts(unittest.TestCase):
                 self.assertIn("spconv", {row["engine"] for row in rows})
                 self.assertTrue(papers.gains(rows))
 
+    def test_templates_run_alone(self):
+        rows = papers.read(f"{self.folder.name}/flexgemm_algorithms.csv")
+        engines = {row["engine"] for row in rows}
+        self.assertLessEqual(
+            {"spctune, generic", "spctune, rowgemm", "explicit, torch"}, engines
+        )
+
     def test_absent_engines_are_named(self):
         path = f"{self.folder.name}/spira_layers.csv"
         with open(path, encoding="utf-8") as file:
