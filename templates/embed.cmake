@@ -2,7 +2,7 @@
 # Writes the C file OUT with the bytes of each of FILES, in the order of their
 # names:  cmake -DFILES=a;b -DOUT=builtin.c -P embed.cmake
 # With -DWITHOUT_TEXT=ON only their names and the hashes of templates.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 
 # A template is identified by its name; its folder does not matter.
 set(sorted "")

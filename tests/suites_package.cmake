@@ -72,6 +72,8 @@ set_tests_properties(aarch64 guide install runtime_only PROPERTIES LABELS "packa
 
 add_test(NAME spdx COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/spdx.sh
   ${PROJECT_SOURCE_DIR})
+add_test(NAME cmake_version COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/cmake_version.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME plurals COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/plurals.sh
   ${PROJECT_SOURCE_DIR})
 add_test(NAME doc_paths COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/doc_paths.sh

@@ -397,7 +397,8 @@ SPC_DEVICE void multiply_sums(float *acc, float *sums, const spc_u8 *weights, in
 
 % end
 % write_activation("SPC_DEVICE")
-SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and half and target.sm >= 90 and 3 or 1))
+%-- Three blocks leave 168 registers for a thread, too few on sm_101.
+SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and half and target.sm >= 90 and target.sm ~= 101 and 3 or 1))
 {
     const spc_map_view *map = &args->map;
     int first = spc_block_x() * $(rows), p = first + $(lane_row());
