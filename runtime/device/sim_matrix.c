@@ -113,7 +113,12 @@ ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
     }
 }
 
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
+typedef int ints8 __attribute__((vector_size(32)));
+#define MIX(x, y, ...) __builtin_shuffle(x, y, (ints8){__VA_ARGS__})
+#else
 #define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#endif
 
 /* Transposes by swapping first pairs, then quads, then halves. */
 ALWAYS void transpose(float (*tile)[8])
