@@ -34,7 +34,8 @@ TORCH = {
 class Layer(NamedTuple):
     """A layer of voxels. kind: "subm"; "conv" (outputs at floor(voxel /
     stride)); "up" (the inverse of "conv", onto the scene's own voxels);
-    "generative" (outputs at all voxels that see an input); "points"."""
+    "generative" (outputs at voxel * stride + offset); "expand" (outputs at
+    floor(voxel / stride) + offset); "points"."""
 
     cin: int
     cout: int
@@ -65,8 +66,10 @@ class Layer(NamedTuple):
             "conv": f",stride={self.stride},rule=floor",
             "up": f",stride={self.stride},rule=floor",
             "generative": f",stride={self.stride}",
+            "expand": f",stride={self.stride},rule=expand",
         }[self.kind]
-        name = {"up": "inverse"}.get(self.kind, self.kind)
+        names = {"up": "inverse", "expand": "conv"}
+        name = names.get(self.kind, self.kind)
         group = f",groups={self.groups}" if self.groups > 1 else ""
         return (
             f"{name},cin={self.cin},cout={self.cout}"
@@ -127,6 +130,16 @@ def pairs(
     return made
 
 
+def moved(coords: Tensor, k: Sizes) -> List[Tensor]:
+    """Returns the voxels moved by each offset of a kernel."""
+    made = []
+    for offset in offsets(k):
+        at = coords.clone()
+        at[:, 1:] += three(offset, at)
+        made.append(at)
+    return made
+
+
 def unique(coords: Tensor) -> Tensor:
     return torch.unique(coords, dim=0)
 
@@ -147,14 +160,16 @@ class Definition:
         if kind == "subm":
             self.pairs = pairs(coords, coords, k)
         elif kind == "generative":
-            parts = []
-            for offset in offsets(k):
-                at = coords.clone()
-                at[:, 1:] = at[:, 1:] * layer.stride + three(offset, at)
-                parts.append(at)
+            scaled = coords.clone()
+            scaled[:, 1:] *= layer.stride
+            parts = moved(scaled, k)
             self.outputs = unique(torch.cat(parts))
             every = torch.arange(len(coords), device=coords.device)
             self.pairs = [(rows_of(self.outputs, p), every) for p in parts]
+        elif kind == "expand":
+            coarse = floored(coords, layer.stride)
+            self.outputs = unique(torch.cat(moved(coarse, k)))
+            self.pairs = pairs(coords, self.outputs, k, layer.stride)
         else:
             coarse = floored(coords, layer.stride)
             found = pairs(coords, coarse, k, layer.stride)

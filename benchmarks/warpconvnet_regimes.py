@@ -18,6 +18,8 @@ REGIMES = (
     ("generative", 3, 1),
     ("generative", 3, 2),
     ("generative", 2, 2),
+    ("expand", 3, 2),
+    ("expand", 2, 2),
 )
 
 

@@ -47,7 +47,7 @@ class Voxels(Built):
         name, *words = layer.words().split(",")
         geometry = [w for w in words if w.split("=")[0] in GEOMETRY]
         self.is_up = layer.kind == "up"
-        self.moves = layer.kind in ("conv", "generative")
+        self.moves = layer.kind in ("conv", "generative", "expand")
         self.words = ",".join([name, *geometry])
         # The map of an inverse layer is that of its strided layer, on the
         # voxels of the results.

@@ -27,9 +27,9 @@ class Voxels(Built):
         self.offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
         self.sorted = coords[self.rows]
         # With a stride its generative layers coarsen; transposed ones refine.
-        grows = layer.kind == "generative"
+        grows = layer.kind in ("generative", "expand")
         more = {"generative": True} if grows else {}
-        if grows and layer.stride > 1:
+        if layer.kind == "generative" and layer.stride > 1:
             more["transposed"] = True
         if layer.groups > 1:
             more["groups"] = layer.groups
@@ -88,6 +88,6 @@ class Engine:
         self.version = importlib.metadata.version("warpconvnet")
 
     def layer(self, layer: Any, definition: Any, weight: Tensor) -> Built:
-        if layer.kind not in ("subm", "conv", "generative"):
+        if layer.kind not in ("subm", "conv", "generative", "expand"):
             raise Unsupported(f"'{layer.kind}' layers alone")
         return Voxels(self.parts, layer, definition, weight)

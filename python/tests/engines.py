@@ -63,10 +63,9 @@ class WarpConv(torch.nn.Module):
         super().__init__()
         assert not bias
         kind = "subm" if stride == 1 else "conv"
-        kind = "generative" if more.get("generative") else kind
-        assert more.get("transposed", False) == (
-            kind == "generative" and stride > 1
-        )
+        if more.get("generative"):
+            refines = stride == 1 or more.get("transposed")
+            kind = "generative" if refines else "expand"
         k = kernel_size
         self.spec = reference.Layer(
             cin, cout, k, stride, groups, kind=kind, axes=axes

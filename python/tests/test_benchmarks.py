@@ -321,7 +321,8 @@ class Adapters(unittest.TestCase):
         kinds = (("subm", 3, 1), ("conv", 2, 2), ("conv", 3, 2))
         for layer in self.layers(*kinds, groups=(1, 2)):
             self.compare("WarpConvNet", layer)
-        for layer in self.layers(("generative", 3, 1), ("generative", 2, 2)):
+        kinds = (("generative", 3, 1), ("generative", 2, 2), ("expand", 3, 2))
+        for layer in self.layers(*kinds):
             self.compare("WarpConvNet", layer)
         coords = self.scene.coords.clone()
         coords[:, 3] = 0
