@@ -158,3 +158,20 @@ void spc__sha256_hex(char out[SPC__SHA256_HEX],
     }
     out[SPC__SHA256_HEX - 1] = '\0';
 }
+
+void spc__sha256_end(char out[SPC__SHA256_HEX], spc__sha256 *sha)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+
+    spc__sha256_final(sha, digest);
+    spc__sha256_hex(out, digest);
+}
+
+void spc__sha256_of(char out[SPC__SHA256_HEX], const void *data, size_t bytes)
+{
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, data, bytes);
+    spc__sha256_end(out, &sha);
+}

@@ -21,5 +21,8 @@ void spc__sha256_field(spc__sha256 *sha, const void *data, size_t bytes);
 void spc__sha256_final(spc__sha256 *sha, unsigned char out[SPC__SHA256_BYTES]);
 void spc__sha256_hex(char out[SPC__SHA256_HEX],
                      const unsigned char digest[SPC__SHA256_BYTES]);
+/* Ends with the digest in hex. The second hashes these bytes alone. */
+void spc__sha256_end(char out[SPC__SHA256_HEX], spc__sha256 *sha);
+void spc__sha256_of(char out[SPC__SHA256_HEX], const void *data, size_t bytes);
 
 #endif

@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void digest_of(char hex[SPC__SHA256_HEX], const void *code, size_t bytes)
-{
-    unsigned char digest[SPC__SHA256_BYTES];
-    spc__sha256 sha;
-
-    spc__sha256_init(&sha);
-    spc__sha256_update(&sha, code, bytes);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
-}
-
 /* Returns the unpacked code in column 0 if it is intact. The caller owns it. */
 static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
                             spc_error *error)
@@ -34,7 +23,7 @@ static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
     /* Hashes the unpacked code, so that an error of the compression is detected
      * too. */
     spc__column_text(stored, sizeof(stored), stmt, 1);
-    digest_of(actual, *code, *bytes);
+    spc__sha256_of(actual, *code, *bytes);
     if (strcmp(stored, actual) == 0)
         return SPC_OK;
     free(*code);
@@ -230,7 +219,7 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
         (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
 
-    digest_of(digest, code, bytes);
+    spc__sha256_of(digest, code, bytes);
     spc__bind_text(stmt, 1, key);
     spc__bind_text(stmt, 2, target);
     spc__bind_text(stmt, 3, compiler);

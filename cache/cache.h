@@ -9,19 +9,33 @@
  * are attrs, compared by their canonical text. Named numbers, the features,
  * define how close two problems are.
  *
- * These guards keep a database usable; the right column is the file:
+ * What a database promises, the file that keeps the promise, and the suite that
+ * tests it:
  *
- *   edited, mixed up or decayed rows   seal.c: each record has a digest
- *   a lost or edited table             tables.c, in 'db verify'
- *   foreign, cut or other files        schema.c, by the first bytes
- *   endless rows, triggers, pipes      open.c: none of them is used
- *   all damage at once                 verify.c lists it; a read sets one
- *                                      record aside and takes the next best
- *   who made a shipped file            pack/manifest.c, pack/signature.c
- *   who can write the file             spc__cache_check_owner (base/owner.c)
- *   code of an earlier pack            pack/earlier.c removes it
- *   several writers, a killed one      SQLite's transactions; lease.c
- *   another schema                     schema.c refuses it
+ *   a record that was edited, mixed up or has decayed
+ *     is never used                       seal.c               proof, edited
+ *   another record serves in its place    lookup/choice_row.c  cache
+ *   a network has all of its weights      network/network.c    net_store
+ *   'db verify' finds all damage, lost
+ *     records and tables included         verify.c             cache, edited
+ *   foreign and cut files, and those of
+ *     another schema, are refused         schema.c             cache
+ *   a foreign file runs no trigger, no
+ *     endless query, and blocks nobody    open.c               edited
+ *   a shipped file is what the owner of
+ *     the key signed, and complete        pack/manifest.c,
+ *                                         pack/signature.c     pack
+ *   no other user chooses the code        base/owner.c         cache
+ *   a pack replaces all files of earlier
+ *     packs of its name, and no others    pack/place.c         pack
+ *   a killed writer, a full disk or other                      killed,
+ *     writers lose no stored record       SQLite, lease.c      full_disk
+ *
+ * None of these parts can replace another. A seal detects errors, but anyone
+ * can compute it, so only a signature shows who made a file. A signature covers
+ * the records, not who may replace the file while it is used, so the owner is
+ * checked as well. SQLite's own check of its pages knows neither changed
+ * numbers nor our tables.
  *
  * One thread at a time may use a handle. Several handles and several processes
  * may use one file (WAL, busy timeout 5 s).

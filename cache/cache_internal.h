@@ -137,94 +137,6 @@ spc_status spc__schema_create(spc__layer *layer, spc_error *error);
 /* The statements that create the tables, ended by NULL. */
 extern const char *const spc__schema_creation[];
 
-/* tables.c */
-
-/* Reports each table, column, view or trigger that differs from those of this
- * version. *usable is false if one of ours is missing or of another kind. */
-spc_status spc__tables_verify(bool *usable, spc__layer *layer,
-                              spc_status (*each)(const spc__fault *fault,
-                                                 void *payload),
-                              void *payload, spc_error *error);
-
-#define SPC__TABLE_PROBLEM(name)                                               \
-    "CREATE TABLE " name " ("                                                  \
-    " id INTEGER PRIMARY KEY,"                                                 \
-    " device TEXT NOT NULL,"                                                   \
-    " layer TEXT NOT NULL,"                                                    \
-    " target TEXT NOT NULL,"                                                   \
-    " buckets TEXT NOT NULL,"                                                  \
-    " family TEXT NOT NULL,"                                                   \
-    " UNIQUE (device, layer, target, buckets))"
-#define SPC__INDEX_FAMILY                                                      \
-    "CREATE INDEX problem_family ON problem (device, family)"
-#define SPC__TABLE_TRIAL(name)                                                 \
-    "CREATE TABLE " name " ("                                                  \
-    " id INTEGER PRIMARY KEY,"                                                 \
-    " problem INTEGER NOT NULL REFERENCES problem (id),"                       \
-    " template TEXT NOT NULL,"                                                 \
-    " template_hash TEXT NOT NULL,"                                            \
-    " config TEXT NOT NULL,"                                                   \
-    " status TEXT NOT NULL,"                                                   \
-    " median_us REAL,"                                                         \
-    " spread_us REAL,"                                                         \
-    " cold_us REAL,"                                                           \
-    " samples INTEGER NOT NULL,"                                               \
-    " error REAL,"                                                             \
-    " verified INTEGER NOT NULL,"                                              \
-    " compile_ms REAL,"                                                        \
-    " features TEXT NOT NULL,"                                                 \
-    " artefact TEXT NOT NULL,"                                                 \
-    " launch TEXT NOT NULL,"                                                   \
-    " resources TEXT NOT NULL,"                                                \
-    " note TEXT NOT NULL,"                                                     \
-    " provenance INTEGER NOT NULL REFERENCES provenance (id),"                 \
-    " unix_seconds INTEGER NOT NULL,"                                          \
-    " UNIQUE (problem, template, template_hash, config))"
-
-/* A seal is the digest of the row `record` of the table `kind`.
- * For code it includes the identity. Every record must have a seal. */
-#define SPC__TABLE_SEAL                                                        \
-    "CREATE TABLE seal ("                                                      \
-    " kind TEXT NOT NULL,"                                                     \
-    " record INTEGER NOT NULL,"                                                \
-    " digest TEXT NOT NULL,"                                                   \
-    " identity TEXT NOT NULL,"                                                 \
-    " PRIMARY KEY (kind, record)) WITHOUT ROWID"
-#define SPC__TABLE_QUARANTINE                                                  \
-    "CREATE TABLE quarantine ("                                                \
-    " kind TEXT NOT NULL,"                                                     \
-    " record INTEGER NOT NULL,"                                                \
-    " reason TEXT NOT NULL,"                                                   \
-    " unix_seconds INTEGER NOT NULL,"                                          \
-    " PRIMARY KEY (kind, record)) WITHOUT ROWID"
-
-/* Networks (network.c), and their weights in parts. */
-#define SPC__TABLE_NETWORK                                                     \
-    "CREATE TABLE network ("                                                   \
-    " id INTEGER PRIMARY KEY,"                                                 \
-    " name TEXT NOT NULL UNIQUE,"                                              \
-    " graph TEXT NOT NULL,"                                                    \
-    " weights TEXT NOT NULL," /* SHA-256 of all parts in sequence */           \
-    " bytes INTEGER NOT NULL,"                                                 \
-    " parts INTEGER NOT NULL,"                                                 \
-    " source TEXT NOT NULL,"                                                   \
-    " version TEXT NOT NULL,"                                                  \
-    " unix_seconds INTEGER NOT NULL)"
-#define SPC__TABLE_NETWORK_PART                                                \
-    "CREATE TABLE network_part ("                                              \
-    " id INTEGER PRIMARY KEY,"                                                 \
-    " network INTEGER NOT NULL REFERENCES network (id),"                       \
-    " part INTEGER NOT NULL,"                                                  \
-    " bytes BLOB NOT NULL,"                                                    \
-    " UNIQUE (network, part))"
-
-/* Leases, which record who works on what until when (lease.c). */
-#define SPC__TABLE_LEASE                                                       \
-    "CREATE TABLE lease ("                                                     \
-    " work TEXT PRIMARY KEY NOT NULL,"                                         \
-    " owner TEXT NOT NULL,"                                                    \
-    " until INTEGER NOT NULL) WITHOUT ROWID"
-
 /* seal.c */
 
 /* The digests of rows with these aliases: p (problem), t (trial), v (its
@@ -251,6 +163,47 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " n.source, n.version, n.unix_seconds)"
 #define SPC__DIGEST_PART "spc_digest('part', s.digest, w.part, w.bytes)"
 
+#define SPC__JOIN_SEAL(s, kind_is, row)                                        \
+    " LEFT JOIN seal AS " s " ON " s ".kind = '" kind_is "' AND " s            \
+    ".record = " row
+
+/* The rows of each kind with all that their digests cover, and with their
+ * seals. Rows with dangling references are included: no seal matches them. */
+#define SPC__FROM_TRIALS                                                       \
+    " FROM trial AS t LEFT JOIN problem AS p ON p.id = t.problem"              \
+    " LEFT JOIN provenance AS v ON v.id = t.provenance" SPC__JOIN_SEAL(        \
+        "s", "trial", "t.id")
+#define SPC__FROM_CHOICES                                                      \
+    " FROM choice AS c LEFT JOIN provenance AS u ON u.id = c.provenance"       \
+    " LEFT JOIN trial AS t ON t.id = c.trial" SPC__JOIN_SEAL(                  \
+        "s", "trial", "t.id") SPC__JOIN_SEAL("w", "choice", "c.problem")
+#define SPC__FROM_ARTEFACTS                                                    \
+    " FROM artefact AS a" SPC__JOIN_SEAL("s", "artefact", "a.id")
+#define SPC__FROM_FACTS " FROM fact AS f" SPC__JOIN_SEAL("s", "fact", "f.id")
+#define SPC__FROM_NETWORKS                                                     \
+    " FROM network AS n" SPC__JOIN_SEAL("s", "network", "n.id")
+#define SPC__FROM_PARTS                                                        \
+    " FROM network_part AS w" SPC__JOIN_SEAL("s", "network", "w.network")      \
+        SPC__JOIN_SEAL("x", "part", "w.id")
+
+/* All that has a seal: X(kind, row, alias of its seal, digest, rows). A part
+ * follows its network and a choice its trial, whose seals they include. */
+#define SPC__SEALED(X)                                                         \
+    X("trial", "t.id", "s", SPC__DIGEST_TRIAL, SPC__FROM_TRIALS)               \
+    X("choice", "c.problem", "w", SPC__DIGEST_CHOICE, SPC__FROM_CHOICES)       \
+    X("artefact", "a.id", "s",                                                 \
+      SPC__DIGEST_ARTEFACT("coalesce(s.identity, '')"), SPC__FROM_ARTEFACTS)   \
+    X("fact", "f.id", "s", SPC__DIGEST_FACT, SPC__FROM_FACTS)                  \
+    X("network", "n.id", "s", SPC__DIGEST_NETWORK, SPC__FROM_NETWORKS)         \
+    X("part", "w.id", "x", SPC__DIGEST_PART, SPC__FROM_PARTS)
+
+/* Seals the current state of a kind; a condition may follow. */
+#define SPC__SEAL(kind, row, s, digest, from)                                  \
+    "REPLACE INTO seal SELECT '" kind "', " row ", " digest ", coalesce(" s    \
+    ".identity, '')" from
+#define SPC__SEAL_TRIALS                                                       \
+    SPC__SEAL("trial", "t.id", "s", SPC__DIGEST_TRIAL, SPC__FROM_TRIALS)
+
 /* Registers the function spc_digest and returns SQLite's result. With a
  * manifest, the digest of an unlisted record matches no seal. */
 int spc__seal_open(sqlite3 *db);
@@ -276,7 +229,6 @@ void spc__seal_put_integer(spc__buf *out, int64_t value);
 void spc__seal_put_real(spc__buf *out, double value);
 void spc__seal_put_bytes(spc__buf *out, int type, const void *bytes,
                          size_t count);
-void spc__seal_of(char hex[65], const void *bytes, size_t count);
 
 /* Returns the fault of a record whose seal does not match. */
 const char *spc__seal_fault(const spc__layer *layer, bool sealed);
@@ -309,11 +261,9 @@ spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
  * such a choice. */
 #define SPC__NEXT_REASON "the fastest that is not damaged" SPC__CUT_SHORT
 #define SPC__FROM_NEXT                                                         \
-    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"                   \
-    " JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"                  \
-    " LEFT JOIN provenance AS v ON v.id = t.provenance"                        \
-    " WHERE p.id = ?1 AND t.status = 'ok' AND t.verified AND t.samples > 0"    \
-    " AND t.median_us IS NOT NULL"                                             \
+    SPC__FROM_TRIALS                                                           \
+    " WHERE t.problem = ?1 AND t.status = 'ok' AND t.verified"                 \
+    " AND t.samples > 0 AND t.median_us IS NOT NULL"                           \
     " AND NOT EXISTS (SELECT 1 FROM trial AS n WHERE n.problem = p.id"         \
     " AND n.template = t.template AND n.template_hash <> t.template_hash"      \
     " AND n.unix_seconds > t.unix_seconds)"                                    \
@@ -322,6 +272,16 @@ spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
 /* Chooses that trial, unless another process is writing. Returns false without
  * such a trial, or if the file is not writable. */
 bool spc__choose_next(spc__layer *layer, int64_t problem);
+
+/* Statements that remove records of the quarantine, and records without
+ * references. Lists end with NULL. */
+extern const char *const spc__prune_quarantined[];
+extern const char *const spc__prune_orphans[];
+
+/* Runs the steps within a transaction. ?1 is the time limit. Adds the removed
+ * trials, choices and pieces of code to *removed. */
+spc_status spc__prune_run(spc__layer *layer, const char *const *steps,
+                          int64_t when, int64_t *removed, spc_error *error);
 
 /* list.c */
 
@@ -343,6 +303,14 @@ spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
                                 spc__sql id, spc_error *error);
 void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
 
+/* Prepares a statement that is not kept. The caller finalizes it. */
+spc_status spc__layer_prepare(sqlite3_stmt **out, spc__layer *layer,
+                              const char *sql, const char *action,
+                              spc_error *error);
+
+/* True if the query returns a row. `text`, if not NULL, is bound as ?1. */
+bool spc__layer_has(spc__layer *layer, const char *sql, const char *text);
+
 /* Steps to a row (*row = true) or to the end. */
 spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
                            const char *action, spc_error *error);
@@ -359,6 +327,10 @@ void spc__cache_end_reading(spc__cache *cache);
 /* Runs a bound statement that returns no rows, and finishes it. */
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
                           spc_error *error);
+
+/* Runs a kept statement on the row ?1. */
+spc_status spc__layer_run_on(spc__layer *layer, spc__sql id, int64_t row,
+                             spc_error *error);
 
 /* Runs statements of fixed text, ended by NULL. */
 spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,

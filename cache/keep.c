@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "cache/cache_internal.h"
 #include "cache/exchange/record_form.h"
-#include "cache/pack/prune_steps.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -27,44 +26,31 @@ const char *const spc__prune_quarantined[] = {
     "DELETE FROM quarantine WHERE kind = '" kind_is "' AND record IN "
 #define WAS_DAMAGED " AND reason GLOB '*: it is damaged, *'"
 static const char *const release[] = {
-    RELEASE("trial") "(SELECT t.id FROM trial AS t"
-                     " JOIN problem AS p ON p.id = t.problem"
-                     " LEFT JOIN provenance AS v ON v.id = t.provenance"
-                     " JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+    RELEASE("trial") "(SELECT t.id" SPC__FROM_TRIALS
                      " WHERE s.digest = " SPC__DIGEST_TRIAL ")",
-    RELEASE("choice") "(SELECT c.problem FROM choice AS c"
-                      " LEFT JOIN provenance AS u ON u.id = c.provenance"
-                      " JOIN seal AS s ON s.kind = 'trial'"
-                      "  AND s.record = c.trial"
-                      " JOIN seal AS w ON w.kind = 'choice'"
-                      "  AND w.record = c.problem"
+    RELEASE("choice") "(SELECT c.problem" SPC__FROM_CHOICES
                       " WHERE w.digest = " SPC__DIGEST_CHOICE ")" WAS_DAMAGED,
-    RELEASE("network") "(SELECT n.id FROM network AS n JOIN seal AS s"
-                       " ON s.kind = 'network' AND s.record = n.id"
+    RELEASE("network") "(SELECT n.id" SPC__FROM_NETWORKS
                        " WHERE s.digest = " SPC__DIGEST_NETWORK
-                       " AND n.parts = (SELECT count(*) FROM network_part AS w"
-                       "  JOIN seal AS x ON x.kind = 'part' AND x.record = w.id"
-                       "  WHERE w.network = n.id"
-                       "  AND x.digest = " SPC__DIGEST_PART "))",
+                       " AND n.parts = (SELECT count(*)" SPC__FROM_PARTS
+                       " WHERE w.network = n.id"
+                       " AND x.digest = " SPC__DIGEST_PART "))",
     NULL,
 };
 
+/* The row of the table `table` whose record has gone. The kind comes last, as
+ * this is no release: see is_counted(). */
+#define DROP_LOST(table, kind, row, from)                                      \
+    "DELETE FROM " table " WHERE record NOT IN (SELECT " row from              \
+    ") AND kind = '" kind "'",
+#define DROP_SEALS(kind, row, s, digest, from)                                 \
+    DROP_LOST("seal", kind, row, from) DROP_LOST("quarantine", kind, row, from)
 const char *const spc__prune_orphans[] = {
     "DELETE FROM artefact WHERE key NOT IN (SELECT artefact FROM trial)",
     "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM trial)",
     "DELETE FROM provenance WHERE id NOT IN (SELECT provenance FROM trial)"
     " AND id NOT IN (SELECT provenance FROM choice)",
-    "DELETE FROM seal WHERE"
-    " (kind = 'trial' AND record NOT IN (SELECT id FROM trial)) OR"
-    " (kind = 'choice' AND record NOT IN (SELECT problem FROM choice)) OR"
-    " (kind = 'artefact' AND record NOT IN (SELECT id FROM artefact)) OR"
-    " (kind = 'fact' AND record NOT IN (SELECT id FROM fact))",
-    "DELETE FROM quarantine WHERE"
-    " (kind = 'trial' AND record NOT IN (SELECT id FROM trial)) OR"
-    " (kind = 'choice' AND record NOT IN (SELECT problem FROM choice)) OR"
-    " (kind = 'artefact' AND record NOT IN (SELECT id FROM artefact)) OR"
-    " (kind = 'fact' AND record NOT IN (SELECT id FROM fact))",
-    NULL,
+    SPC__SEALED(DROP_SEALS) NULL,
 };
 
 #define UNCHOSEN "id NOT IN (SELECT trial FROM choice)"
@@ -113,13 +99,13 @@ static spc_status run_step(spc__layer *layer, const char *sql, int64_t when,
 {
     sqlite3_stmt *stmt = NULL;
     bool row;
-    int rc = sqlite3_prepare_v2(layer->db, sql, -1, &stmt, NULL);
+    spc_status status = spc__layer_prepare(&stmt, layer, sql, "prune", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "prune", error);
+    if (status != SPC_OK)
+        return status;
     if (sqlite3_bind_parameter_count(stmt) > 0)
         sqlite3_bind_int64(stmt, 1, when);
-    spc_status status = spc__layer_step(&row, layer, stmt, "prune", error);
+    status = spc__layer_step(&row, layer, stmt, "prune", error);
     sqlite3_finalize(stmt);
     return status;
 }
@@ -218,11 +204,8 @@ spc_status spc__cache_release(spc__cache *cache, int64_t *released,
 /* Finds the trial of the problem ?1 that is listed as ?2, its state, and
  * whether the problem exists. */
 static const char find_listed[] =
-    "SELECT t.id, t.status, s.digest = " SPC__DIGEST_TRIAL
-    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"
-    " LEFT JOIN provenance AS v ON v.id = t.provenance"
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-    " WHERE p.id = ?1 AND rtrim(t.template || ' ' || t.config) = ?2"
+    "SELECT t.id, t.status, s.digest = " SPC__DIGEST_TRIAL SPC__FROM_TRIALS
+    " WHERE t.problem = ?1 AND rtrim(t.template || ' ' || t.config) = ?2"
     " ORDER BY t.unix_seconds DESC, t.id DESC";
 
 static const char let_go[] =
@@ -263,13 +246,14 @@ static spc_status find_trial(int64_t *trial, spc__layer *layer, int64_t problem,
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
-    int rc = sqlite3_prepare_v2(layer->db, find_listed, -1, &stmt, NULL);
+    spc_status status =
+        spc__layer_prepare(&stmt, layer, find_listed, "read", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "read", error);
+    if (status != SPC_OK)
+        return status;
     sqlite3_bind_int64(stmt, 1, problem);
     spc__bind_text(stmt, 2, choice);
-    spc_status status = spc__layer_step(&row, layer, stmt, "read", error);
+    status = spc__layer_step(&row, layer, stmt, "read", error);
     if (status == SPC_OK)
         status = check_listed(layer, stmt, row, choice, error);
     *trial = row ? sqlite3_column_int64(stmt, 0) : 0;
@@ -283,28 +267,15 @@ static spc_status run_with(spc__layer *layer, const char *sql,
 {
     sqlite3_stmt *stmt = NULL;
     bool row;
-    int rc = sqlite3_prepare_v2(layer->db, sql, -1, &stmt, NULL);
-
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "write", error);
-    for (int i = 0; i < count; i++)
-        sqlite3_bind_int64(stmt, i + 1, numbers[i]);
-    spc_status status = spc__layer_step(&row, layer, stmt, "write", error);
-    sqlite3_finalize(stmt);
-    return status;
-}
-
-/* Runs a prepared statement on a problem. */
-static spc_status run_for(spc__layer *layer, spc__sql sql, int64_t problem,
-                          spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    spc_status status = spc__layer_statement(&stmt, layer, sql, error);
+    spc_status status = spc__layer_prepare(&stmt, layer, sql, "write", error);
 
     if (status != SPC_OK)
         return status;
-    sqlite3_bind_int64(stmt, 1, problem);
-    return spc__layer_run(layer, stmt, error);
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+    status = spc__layer_step(&row, layer, stmt, "write", error);
+    sqlite3_finalize(stmt);
+    return status;
 }
 
 /* Pins a choice, or releases the pinned one if `choice` is NULL. */
@@ -328,10 +299,10 @@ static spc_status pin_locked(spc__layer *layer, int64_t problem,
                               3, error);
     }
     if (status == SPC_OK)
-        status = run_for(layer, SPC__SQL_SEAL_CHOICE, problem, error);
+        status = spc__layer_run_on(layer, SPC__SQL_SEAL_CHOICE, problem, error);
     /* A choice that was damaged is replaced, so it leaves the quarantine. */
     return status == SPC_OK
-               ? run_for(layer, SPC__SQL_FREE_CHOICE, problem, error)
+               ? spc__layer_run_on(layer, SPC__SQL_FREE_CHOICE, problem, error)
                : status;
 }
 
@@ -368,9 +339,9 @@ static spc_status choose_next(spc__layer *layer, int64_t problem, bool *chosen)
 
     *chosen = status == SPC_OK && sqlite3_changes(layer->db) > 0;
     if (*chosen)
-        status = run_for(layer, SPC__SQL_SEAL_CHOICE, problem, NULL);
+        status = spc__layer_run_on(layer, SPC__SQL_SEAL_CHOICE, problem, NULL);
     if (*chosen && status == SPC_OK)
-        status = run_for(layer, SPC__SQL_FREE_CHOICE, problem, NULL);
+        status = spc__layer_run_on(layer, SPC__SQL_FREE_CHOICE, problem, NULL);
     return status;
 }
 

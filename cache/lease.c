@@ -101,12 +101,11 @@ static bool has_ended(const char *owner)
 static spc_status ask(spc__layer *layer, sqlite3_stmt **stmt, const char *sql,
                       const char *work, spc_error *error)
 {
-    int rc = sqlite3_prepare_v2(layer->db, sql, -1, stmt, NULL);
+    spc_status status = spc__layer_prepare(stmt, layer, sql, "use", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "use", error);
-    spc__bind_text(*stmt, 1, work);
-    return SPC_OK;
+    if (status == SPC_OK)
+        spc__bind_text(*stmt, 1, work);
+    return status;
 }
 
 /* True if the lease is valid. No lease is longer than `seconds`, so one that

@@ -72,11 +72,13 @@ static const char listing[] =
     " LEFT JOIN trial AS t ON t.id = coalesce(c.trial, (SELECT id FROM trial"
     "  WHERE problem = p.id ORDER BY unix_seconds DESC, id DESC LIMIT 1))"
     " LEFT JOIN provenance AS v ON v.id = t.provenance"
-    " LEFT JOIN provenance AS u ON u.id = c.provenance"
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = c.problem"
-    " WHERE t.id IS NOT NULL OR c.problem IS NOT NULL"
-    " ORDER BY p.device, p.target, p.layer, p.buckets COLLATE spc_buckets";
+    " LEFT JOIN provenance AS u ON u.id = c.provenance" SPC__JOIN_SEAL(
+        "s", "trial", "t.id")
+        SPC__JOIN_SEAL(
+            "w", "choice",
+            "c.problem") " WHERE t.id IS NOT NULL OR c.problem IS NOT NULL"
+                         " ORDER BY p.device, p.target, p.layer, p.buckets "
+                         "COLLATE spc_buckets";
 
 static void read_provenance(spc__provenance *out, sqlite3_stmt *stmt, int first)
 {
@@ -146,11 +148,9 @@ static spc_status each_of_layer(spc__layer *layer, spc_error *trouble,
     sqlite3_stmt *stmt = NULL;
     spc__cache_row row;
     bool more = true;
-    spc_status status = SPC_OK;
-    int rc = sqlite3_prepare_v2(layer->db, listing, -1, &stmt, NULL);
+    spc_status status =
+        spc__layer_prepare(&stmt, layer, listing, "read", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "read", error);
     while (status == SPC_OK && more) {
         status = spc__layer_step(&more, layer, stmt, "read", error);
         if (status != SPC_OK || !more)

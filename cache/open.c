@@ -164,15 +164,8 @@ static void choose_journal(spc__layer *layer, open_way way)
  * Returns false if the file is not a pack. */
 static bool leave_pack(spc__layer *layer)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool is_pack = sqlite3_prepare_v2(layer->db,
-                                      "SELECT 1 FROM meta WHERE name = "
-                                      "'manifest'",
-                                      -1, &stmt, NULL) == SQLITE_OK &&
-                   sqlite3_step(stmt) == SQLITE_ROW;
-
-    sqlite3_finalize(stmt);
-    if (!is_pack)
+    if (!spc__layer_has(layer, "SELECT 1 FROM meta WHERE name = 'manifest'",
+                        NULL))
         return false;
     layer->writable = false;
     spc__fail(&layer->refused, SPC_EDB,
@@ -314,12 +307,8 @@ static spc_status open_user(spc__layer *layer, spc_error *error)
  * immutable. */
 static void note_choices(spc__layer *layer)
 {
-    sqlite3_stmt *stmt = NULL;
-
-    if (sqlite3_prepare_v2(layer->db, "SELECT 1 FROM choice LIMIT 1", -1, &stmt,
-                           NULL) == SQLITE_OK)
-        layer->is_only_code = sqlite3_step(stmt) == SQLITE_DONE;
-    sqlite3_finalize(stmt);
+    layer->is_only_code = spc__layer_has(
+        layer, "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM choice)", NULL);
 }
 
 /* A journal, even an empty one, means that another process may be writing. */

@@ -41,8 +41,15 @@ const char *const spc__schema_creation[] = {
     " name TEXT PRIMARY KEY NOT NULL,"
     " value TEXT NOT NULL) WITHOUT ROWID",
 
-    SPC__TABLE_PROBLEM("problem"),
-    SPC__INDEX_FAMILY,
+    "CREATE TABLE problem ("
+    " id INTEGER PRIMARY KEY,"
+    " device TEXT NOT NULL,"
+    " layer TEXT NOT NULL,"
+    " target TEXT NOT NULL,"
+    " buckets TEXT NOT NULL,"
+    " family TEXT NOT NULL,"
+    " UNIQUE (device, layer, target, buckets))",
+    "CREATE INDEX problem_family ON problem (device, family)",
 
     "CREATE TABLE provenance ("
     " id INTEGER PRIMARY KEY,"
@@ -54,7 +61,28 @@ const char *const spc__schema_creation[] = {
     " seed INTEGER NOT NULL,"
     " UNIQUE (version, compiler, driver, host, scenes, seed))",
 
-    SPC__TABLE_TRIAL("trial"),
+    "CREATE TABLE trial ("
+    " id INTEGER PRIMARY KEY,"
+    " problem INTEGER NOT NULL REFERENCES problem (id),"
+    " template TEXT NOT NULL,"
+    " template_hash TEXT NOT NULL,"
+    " config TEXT NOT NULL,"
+    " status TEXT NOT NULL,"
+    " median_us REAL,"
+    " spread_us REAL,"
+    " cold_us REAL,"
+    " samples INTEGER NOT NULL,"
+    " error REAL,"
+    " verified INTEGER NOT NULL,"
+    " compile_ms REAL,"
+    " features TEXT NOT NULL,"
+    " artefact TEXT NOT NULL,"
+    " launch TEXT NOT NULL,"
+    " resources TEXT NOT NULL,"
+    " note TEXT NOT NULL,"
+    " provenance INTEGER NOT NULL REFERENCES provenance (id),"
+    " unix_seconds INTEGER NOT NULL,"
+    " UNIQUE (problem, template, template_hash, config))",
 
     "CREATE TABLE choice ("
     " problem INTEGER PRIMARY KEY REFERENCES problem (id),"
@@ -81,12 +109,44 @@ const char *const spc__schema_creation[] = {
     " unix_seconds INTEGER NOT NULL,"
     " UNIQUE (device, name))",
 
-    SPC__TABLE_SEAL,
-    SPC__TABLE_QUARANTINE,
-    SPC__TABLE_LEASE,
+    /* A seal is the digest of the row `record` of the table `kind`. For code it
+     * includes the identity. Every record must have a seal. */
+    "CREATE TABLE seal ("
+    " kind TEXT NOT NULL,"
+    " record INTEGER NOT NULL,"
+    " digest TEXT NOT NULL,"
+    " identity TEXT NOT NULL,"
+    " PRIMARY KEY (kind, record)) WITHOUT ROWID",
 
-    SPC__TABLE_NETWORK,
-    SPC__TABLE_NETWORK_PART,
+    "CREATE TABLE quarantine ("
+    " kind TEXT NOT NULL,"
+    " record INTEGER NOT NULL,"
+    " reason TEXT NOT NULL,"
+    " unix_seconds INTEGER NOT NULL,"
+    " PRIMARY KEY (kind, record)) WITHOUT ROWID",
+
+    "CREATE TABLE lease ("
+    " work TEXT PRIMARY KEY NOT NULL,"
+    " owner TEXT NOT NULL,"
+    " until INTEGER NOT NULL) WITHOUT ROWID",
+
+    "CREATE TABLE network ("
+    " id INTEGER PRIMARY KEY,"
+    " name TEXT NOT NULL UNIQUE,"
+    " graph TEXT NOT NULL,"
+    " weights TEXT NOT NULL," /* SHA-256 of all parts in sequence */
+    " bytes INTEGER NOT NULL,"
+    " parts INTEGER NOT NULL,"
+    " source TEXT NOT NULL,"
+    " version TEXT NOT NULL,"
+    " unix_seconds INTEGER NOT NULL)",
+
+    "CREATE TABLE network_part ("
+    " id INTEGER PRIMARY KEY,"
+    " network INTEGER NOT NULL REFERENCES network (id),"
+    " part INTEGER NOT NULL,"
+    " bytes BLOB NOT NULL,"
+    " UNIQUE (network, part))",
 
     "INSERT INTO meta VALUES ('created_by', 'spctune " SPC_VERSION "')",
     NULL,
@@ -199,8 +259,8 @@ static int read_first(unsigned char *header, size_t bytes, size_t *got,
 /*
  * Reads the header through SQLite only. POSIX drops all locks of a process on a
  * file when it closes any descriptor of that file, and only SQLite can tell
- * which descriptors it may close. Otherwise another process, which sees no lock,
- * could remove the log under a connection of this process
+ * which descriptors it may close. Otherwise another process, which sees no
+ * lock, could remove the log under a connection of this process
  * (https://sqlite.org/howtocorrupt.html, 2.2). No statement is run, so nothing
  * is locked, rolled back or created.
  */

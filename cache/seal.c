@@ -27,28 +27,10 @@
 #define SQLITE_INNOCUOUS 0
 #endif
 
-const char *const spc__seal_everything[] = {
-    "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
-    " FROM trial AS t JOIN problem AS p ON p.id = t.problem"
-    " LEFT JOIN provenance AS v ON v.id = t.provenance",
-    "REPLACE INTO seal SELECT 'choice', p.id, " SPC__DIGEST_CHOICE ", ''"
-    " FROM choice AS c JOIN problem AS p ON p.id = c.problem"
-    " JOIN seal AS s ON s.kind = 'trial' AND s.record = c.trial"
-    " LEFT JOIN provenance AS u ON u.id = c.provenance",
-    "REPLACE INTO seal SELECT 'artefact', a.id, " SPC__DIGEST_ARTEFACT(
-        "coalesce(s.identity, '')") ", coalesce(s.identity, '') FROM artefact "
-                                    "AS a LEFT JOIN seal AS s"
-                                    " ON s.kind = 'artefact' AND s.record = "
-                                    "a.id",
-    "REPLACE INTO seal SELECT 'fact', f.id, " SPC__DIGEST_FACT ", ''"
-    " FROM fact AS f",
-    "REPLACE INTO seal SELECT 'network', n.id, " SPC__DIGEST_NETWORK ", ''"
-    " FROM network AS n",
-    "REPLACE INTO seal SELECT 'part', w.id, " SPC__DIGEST_PART ", ''"
-    " FROM network_part AS w JOIN seal AS s"
-    " ON s.kind = 'network' AND s.record = w.network",
-    NULL,
-};
+#define STATEMENT(kind, row, s, digest, from)                                  \
+    SPC__SEAL(kind, row, s, digest, from),
+const char *const spc__seal_everything[] = {SPC__SEALED(STATEMENT) NULL};
+#undef STATEMENT
 
 /* ---- the digest ---------------------------------------------------------- */
 
@@ -108,17 +90,6 @@ void spc__seal_put_bytes(spc__buf *out, int type, const void *bytes,
         memcpy(at, bytes, count);
 }
 
-void spc__seal_of(char hex[SPC__SHA256_HEX], const void *bytes, size_t count)
-{
-    unsigned char digest[SPC__SHA256_BYTES];
-    spc__sha256 sha;
-
-    spc__sha256_init(&sha);
-    spc__sha256_update(&sha, bytes, count);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
-}
-
 static void flush(spc__buf *bytes, spc__sha256 *sha)
 {
     spc__sha256_update(sha, bytes->data, bytes->length);
@@ -163,7 +134,6 @@ static bool put_value(spc__buf *out, spc__sha256 *sha, sqlite3_value *value)
  * does not list is "unsigned", which equals no seal. */
 static void digest(sqlite3_context *context, int count, sqlite3_value **values)
 {
-    unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     const spc__manifest *manifest = sqlite3_user_data(context);
     spc__buf pending = SPC__BUF_INIT;
@@ -176,8 +146,7 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
     if (whole)
         flush(&pending, &sha);
     spc__buf_release(&pending);
-    spc__sha256_final(&sha, bytes);
-    spc__sha256_hex(hex, bytes);
+    spc__sha256_end(hex, &sha);
     if (!whole)
         sqlite3_result_error_nomem(context);
     /* A text that equals no seal: the record then counts as damaged. */
@@ -207,17 +176,12 @@ static void sha256_of(sqlite3_context *context, int count,
 {
     size_t code_bytes = 0;
     void *code = unpack(context, &code_bytes, values[0]);
-    unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
-    spc__sha256 sha;
 
     (void)count;
     if (code == NULL)
         return;
-    spc__sha256_init(&sha);
-    spc__sha256_update(&sha, code, code_bytes);
-    spc__sha256_final(&sha, bytes);
-    spc__sha256_hex(hex, bytes);
+    spc__sha256_of(hex, code, code_bytes);
     sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
     free(code);
 }

@@ -46,9 +46,8 @@
  * so. */
 #define SPC__NETWORK_COLUMNS                                                   \
     "n.id, n.name, n.graph, n.weights, n.bytes, n.parts, n.source, n.version," \
-    " n.unix_seconds, s.digest = " SPC__DIGEST_NETWORK ", q.reason"            \
-    " FROM network AS n"                                                       \
-    " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
+    " n.unix_seconds, s.digest = " SPC__DIGEST_NETWORK                         \
+    ", q.reason" SPC__FROM_NETWORKS                                            \
     " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
 
 /* All columns of a choice and its trial except their provenance, with the
@@ -58,8 +57,7 @@
     ", p.buckets, p.family, t.unix_seconds, t.provenance, " choice             \
     ", t.id, p.id, " seal
 #define WHOLE_CHOICE(seal) WHOLE("c.reason, c.unix_seconds, c.provenance", seal)
-#define JOIN_SEAL                                                              \
-    " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
+#define JOIN_SEAL SPC__JOIN_SEAL("w", "choice", "p.id")
 
 /* Choices, including lost ones, which left a seal. */
 #define FROM_WHAT_WAS_CHOSEN                                                   \
@@ -115,10 +113,8 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT t.id, t.status FROM trial AS t" CANDIDATE_IS NOT_IN_QUARANTINE(
             "trial", "t.id"),
     [SPC__SQL_ALL_TRIALS] =
-        "SELECT " SPC__TRIAL_COLUMNS ", t.id, s.digest = " SPC__DIGEST_TRIAL
-        " FROM trial AS t LEFT JOIN problem AS p ON p.id = t.problem"
-        " LEFT JOIN provenance AS v ON v.id = t.provenance"
-        " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+        "SELECT " SPC__TRIAL_COLUMNS
+        ", t.id, s.digest = " SPC__DIGEST_TRIAL SPC__FROM_TRIALS
         " WHERE t.problem = ?1" NOT_IN_QUARANTINE("trial",
                                                   "t.id") " ORDER BY t.id",
 
@@ -140,10 +136,9 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_CHOICE_ROWS] = WHOLE_CHOICE("NULL") FROM_CHOICE IS_CHOSEN,
     [SPC__SQL_CHOICE_AT] =
         WHOLE_CHOICE("w.digest") FROM_CHOICE JOIN_SEAL PROBLEM_IS IS_USABLE,
-    [SPC__SQL_CHOICE_IN_DOUBT] =
-        WHOLE_CHOICE("w.digest, s.digest, c.problem") FROM_WHAT_WAS_CHOSEN
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-    " WHERE p.id = ?1" WAS_CHOSEN,
+    [SPC__SQL_CHOICE_IN_DOUBT] = WHOLE_CHOICE("w.digest, s.digest, c.problem")
+        FROM_WHAT_WAS_CHOSEN SPC__JOIN_SEAL(
+            "s", "trial", "t.id") " WHERE p.id = ?1" WAS_CHOSEN,
     [SPC__SQL_NEXT_CHOICE] =
         WHOLE("'" SPC__NEXT_REASON "', 0, 0", "NULL") SPC__FROM_NEXT,
 
@@ -151,9 +146,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
         " coalesce(s.identity, ''),"
         " s.digest = " SPC__DIGEST_ARTEFACT(
-            "s.identity") ", a.id FROM artefact AS a LEFT JOIN seal AS s"
-                          " ON s.kind = 'artefact' AND s.record = a.id WHERE "
-                          "a.key = ?1",
+            "s.identity") ", a.id" SPC__FROM_ARTEFACTS " WHERE a.key = ?1",
     [SPC__SQL_PUT_ARTEFACT] =
         "INSERT INTO artefact (key, target, compiler, launch, resources,"
         " digest, code) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
@@ -166,16 +159,11 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " value = ?3, unix_seconds = ?4",
     [SPC__SQL_ALL_FACTS] =
         "SELECT f.name, f.value, s.digest = " SPC__DIGEST_FACT
-        ", f.id FROM fact AS f LEFT JOIN seal AS s"
-        " ON s.kind = 'fact' AND s.record = f.id"
-        " WHERE f.device = ?1 ORDER BY f.id",
+        ", f.id" SPC__FROM_FACTS " WHERE f.device = ?1 ORDER BY f.id",
 
     [SPC__SQL_NAME_CODE] =
         "UPDATE trial AS t SET artefact = ?5, resources = ?6" CANDIDATE_IS,
-    [SPC__SQL_SEAL_TRIAL] =
-        "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
-        " FROM trial AS t JOIN problem AS p ON p.id = t.problem"
-        " JOIN provenance AS v ON v.id = t.provenance" CANDIDATE_IS,
+    [SPC__SQL_SEAL_TRIAL] = SPC__SEAL_TRIALS CANDIDATE_IS,
     [SPC__SQL_SEAL_CHOICE] =
         "REPLACE INTO seal SELECT 'choice', p.id, " SPC__DIGEST_CHOICE
         ", ''" FROM_CHOICE " JOIN seal AS s ON s.kind = 'trial'"
@@ -203,10 +191,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_FIND_NETWORK] =
         "SELECT " SPC__NETWORK_COLUMNS " WHERE n.name = ?1",
     [SPC__SQL_GET_PARTS] =
-        "SELECT w.part, w.bytes, x.digest = " SPC__DIGEST_PART
-        " FROM network_part AS w"
-        " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = w.network"
-        " LEFT JOIN seal AS x ON x.kind = 'part' AND x.record = w.id"
+        "SELECT w.part, w.bytes, x.digest = " SPC__DIGEST_PART SPC__FROM_PARTS
         " WHERE w.network = ?1 ORDER BY w.part",
     [SPC__SQL_ALL_NETWORKS] = "SELECT " SPC__NETWORK_COLUMNS " ORDER BY n.name",
     [SPC__SQL_DROP_PARTS] = "DELETE FROM network_part WHERE network = ?1",
@@ -318,6 +303,29 @@ spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "use", error);
 }
 
+spc_status spc__layer_prepare(sqlite3_stmt **out, spc__layer *layer,
+                              const char *sql, const char *action,
+                              spc_error *error)
+{
+    int rc = sqlite3_prepare_v2(layer->db, sql, -1, out, NULL);
+
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, action, error);
+}
+
+bool spc__layer_has(spc__layer *layer, const char *sql, const char *text)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool found = false;
+
+    if (spc__layer_prepare(&stmt, layer, sql, "read", NULL) == SPC_OK) {
+        if (text != NULL)
+            spc__bind_text(stmt, 1, text);
+        found = sqlite3_step(stmt) == SQLITE_ROW;
+    }
+    sqlite3_finalize(stmt);
+    return found;
+}
+
 /* Also clears the bindings, which point into memory of other objects. */
 void spc__sql_done(sqlite3_stmt *stmt)
 {
@@ -374,6 +382,18 @@ spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
     spc_status status = spc__layer_step(&row, layer, stmt, "write", error);
     spc__sql_done(stmt);
     return status;
+}
+
+spc_status spc__layer_run_on(spc__layer *layer, spc__sql id, int64_t row,
+                             spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    spc_status status = spc__layer_statement(&stmt, layer, id, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, row);
+    return spc__layer_run(layer, stmt, error);
 }
 
 spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,

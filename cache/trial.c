@@ -61,19 +61,6 @@ static spc_status run_for_candidate(spc__sql sql, spc__layer *layer,
     return spc__layer_run(layer, stmt, error);
 }
 
-/* Runs a statement on a problem. */
-static spc_status run_for_problem(spc__sql sql, spc__layer *layer,
-                                  int64_t problem, spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    spc_status status = spc__layer_statement(&stmt, layer, sql, error);
-
-    if (status != SPC_OK)
-        return status;
-    sqlite3_bind_int64(stmt, 1, problem);
-    return spc__layer_run(layer, stmt, error);
-}
-
 spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
                                 const spc__trial *trial,
                                 const spc__provenance *provenance,
@@ -107,7 +94,7 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
         status = run_for_candidate(SPC__SQL_FREE_TRIAL, layer, cache, problem,
                                    trial, error);
     if (status == SPC_OK) /* the trial may be the chosen one */
-        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, problem, error);
+        status = spc__layer_run_on(layer, SPC__SQL_SEAL_CHOICE, problem, error);
 done:
     return spc__layer_end(layer, status, error);
 }
@@ -152,8 +139,8 @@ spc_status spc__cache_name_code(spc__cache *cache, const spc__cache_row *row,
         status = run_for_candidate(SPC__SQL_SEAL_TRIAL, layer, cache,
                                    row->problem_id, trial, error);
     if (status == SPC_OK)
-        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, row->problem_id,
-                                 error);
+        status = spc__layer_run_on(layer, SPC__SQL_SEAL_CHOICE, row->problem_id,
+                                   error);
     return spc__layer_end(layer, status, error);
 }
 
@@ -230,9 +217,9 @@ spc_status spc__cache_put_choice(spc__cache *cache, const spc__problem_key *key,
     status = insert_choice(layer, problem, winner, reason, from,
                            provenance->unix_seconds, error);
     if (status == SPC_OK)
-        status = run_for_problem(SPC__SQL_SEAL_CHOICE, layer, problem, error);
+        status = spc__layer_run_on(layer, SPC__SQL_SEAL_CHOICE, problem, error);
     if (status == SPC_OK)
-        status = run_for_problem(SPC__SQL_FREE_CHOICE, layer, problem, error);
+        status = spc__layer_run_on(layer, SPC__SQL_FREE_CHOICE, problem, error);
 done:
     return spc__layer_end(layer, status, error);
 }

@@ -238,7 +238,6 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
 {
     spc__sha256 sha;
     spc__includes includes;
-    unsigned char digest[SPC__SHA256_BYTES];
 
     spc__includes_collect(&includes, job);
     bool lines = keeps_lines(compiler, job->source, &includes);
@@ -259,6 +258,5 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
     put_field(&sha, job->options);
     put_field(&sha, compiler->identity);
     put_field(&sha, job->target);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
 }

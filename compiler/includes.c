@@ -174,13 +174,11 @@ static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
                       const char *more)
 {
     spc__sha256 sha;
-    unsigned char digest[SPC__SHA256_BYTES];
 
     spc__sha256_init(&sha);
     spc__sha256_update(&sha, text, bytes);
     spc__sha256_update(&sha, more, strlen(more));
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
 }
 
 /* Hashes a text without its comments, followed by `more`. */

@@ -364,14 +364,12 @@ static void settle(spc__builder *builder, job *j)
  * same bytes. */
 static void hash(char out[65], const char *text, const char *more)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
     spc__sha256_field(&sha, text, strlen(text));
     spc__sha256_field(&sha, more, strlen(more));
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(out, digest);
+    spc__sha256_end(out, &sha);
 }
 
 /*

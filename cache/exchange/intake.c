@@ -134,15 +134,10 @@ static spc_status run_with_problem(spc__intake *intake, spc__sql sql,
 /* Three steps: find damaged trials of the problem ?1, set its family to ?2, and
  * seal it again. */
 static const char *const family_steps[] = {
-    "SELECT count(*) FROM problem AS p JOIN trial AS t ON t.problem = p.id"
-    " LEFT JOIN provenance AS v ON v.id = t.provenance"
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-    " WHERE p.id = ?1"
-    " AND s.digest IS NOT " SPC__DIGEST_TRIAL,
+    "SELECT count(*)" SPC__FROM_TRIALS
+    " WHERE t.problem = ?1 AND s.digest IS NOT " SPC__DIGEST_TRIAL,
     "UPDATE problem SET family = ?2 WHERE id = ?1 AND family < ?2",
-    "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
-    " FROM trial AS t JOIN problem AS p ON p.id = t.problem"
-    " JOIN provenance AS v ON v.id = t.provenance WHERE p.id = ?1",
+    SPC__SEAL_TRIALS " WHERE t.problem = ?1",
 };
 
 /*
@@ -324,14 +319,12 @@ bool spc__is_gpu_code(const void *code, size_t bytes)
 
 static void digest_code(char hex[SPC__SHA256_HEX], const spc__buf *code)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
     spc__sha256_update(&sha, code->data != NULL ? code->data : "",
                        code->length);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
 }
 
 /* True if the code may be accepted at all. */

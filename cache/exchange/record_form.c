@@ -197,7 +197,6 @@ static void put_fields(spc__buf *out, const spc__record *record, int count)
 void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record)
 {
     const spc__record_kind *kind = &kinds[record->kind];
-    unsigned char digest[SPC__SHA256_BYTES];
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
@@ -208,8 +207,7 @@ void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record)
             kind->fields[i].form != SPC__FORM_CODE)
             spc__sha256_field(&sha, value, strlen(value));
     }
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
 }
 
 void spc__record_format(spc__buf *out, const spc__record *record,

@@ -17,9 +17,6 @@
 #define CANDIDATE                                                              \
     "p.device, p.target, p.layer, p.buckets, t.template, t.template_hash,"     \
     " t.config"
-#define JOIN_SEAL(s, kind_is, row)                                             \
-    " LEFT JOIN seal AS " s " ON " s ".kind = '" kind_is "' AND " s            \
-    ".record = " row
 
 /* clang-format off */
 
@@ -35,7 +32,7 @@ static const struct {
     [SPC__FACT] = {
         "SELECT f.device, f.name, f.value, f.unix_seconds,"
         " s.digest = " SPC__DIGEST_FACT ", " SET_ASIDE("fact", "f.id") ", f.id"
-        " FROM fact AS f" JOIN_SEAL("s", "fact", "f.id"),
+        SPC__FROM_FACTS,
         " WHERE f.device = ?1 AND f.name = ?2",
         " ORDER BY f.device, f.name"},
     [SPC__CODE] = {
@@ -44,7 +41,7 @@ static const struct {
         " s.digest = " SPC__DIGEST_ARTEFACT("s.identity")
         " AND a.digest = spc_sha256(a.code),"
         " " SET_ASIDE("artefact", "a.id") ", a.id"
-        " FROM artefact AS a" JOIN_SEAL("s", "artefact", "a.id"),
+        SPC__FROM_ARTEFACTS,
         " WHERE a.key = ?1",
         " ORDER BY a.key"},
     [SPC__TRIAL] = {
@@ -52,10 +49,7 @@ static const struct {
         " t.cold_us, t.samples, t.error, t.verified, t.compile_ms, t.features,"
         " t.artefact, t.launch, t.resources, t.note, p.family, t.unix_seconds,"
         " " PROVENANCE("v") ", s.digest = " SPC__DIGEST_TRIAL ","
-        " " SET_ASIDE("trial", "t.id") ", t.id FROM trial AS t"
-        " LEFT JOIN problem AS p ON p.id = t.problem"
-        " LEFT JOIN provenance AS v ON v.id = t.provenance"
-        JOIN_SEAL("s", "trial", "t.id"),
+        " " SET_ASIDE("trial", "t.id") ", t.id" SPC__FROM_TRIALS,
         " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"
         " AND p.buckets = ?4 AND t.template = ?5 AND t.template_hash = ?6"
         " AND t.config = ?7",
@@ -69,7 +63,8 @@ static const struct {
         " LEFT JOIN trial AS t ON t.id = c.trial AND t.problem = c.problem"
         " LEFT JOIN provenance AS v ON v.id = t.provenance"
         " LEFT JOIN provenance AS u ON u.id = c.provenance"
-        JOIN_SEAL("s", "trial", "t.id") JOIN_SEAL("w", "choice", "c.problem"),
+        SPC__JOIN_SEAL("s", "trial", "t.id")
+        SPC__JOIN_SEAL("w", "choice", "c.problem"),
         " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"
         " AND p.buckets = ?4",
         " ORDER BY p.device, p.target, p.layer, p.buckets"},

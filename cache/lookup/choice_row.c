@@ -191,7 +191,7 @@ static spc_status finish(char hex[SPC__SHA256_HEX], spc__buf *bytes,
         return status;
     if (bytes->failed)
         return spc__layer_fail(layer, SQLITE_NOMEM, "read", error);
-    spc__seal_of(hex, bytes->data, bytes->length);
+    spc__sha256_of(hex, bytes->data, bytes->length);
     return SPC_OK;
 }
 

@@ -145,11 +145,9 @@ static spc_status take_part(reading *r, sqlite3_stmt *stmt, spc_error *error)
 /* Checks that no part is missing at the end, and the digest of all weights. */
 static spc_status check_whole(reading *r, spc_error *error)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
 
-    spc__sha256_final(&r->sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &r->sha);
     if (r->next != r->parts || r->got != r->bytes)
         return spc__fail(error, SPC_EFORMAT, "%lld of its %lld parts are left",
                          (long long)r->next, (long long)r->parts);
@@ -255,19 +253,6 @@ spc_status spc__cache_get_network(spc__cache *cache, const char *name,
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* Runs a statement on one row. */
-static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
-                         spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    spc_status status = spc__layer_statement(&stmt, layer, id, error);
-
-    if (status != SPC_OK)
-        return status;
-    sqlite3_bind_int64(stmt, 1, row);
-    return spc__layer_run(layer, stmt, error);
-}
-
 /* Removes the network of this row and all its parts. */
 static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
 {
@@ -279,7 +264,7 @@ static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
         if (status == SPC_OK)
-            status = run_on(layer, steps[i], id, error);
+            status = spc__layer_run_on(layer, steps[i], id, error);
     return status;
 }
 
@@ -305,7 +290,7 @@ static spc_status add_row(int64_t *id, spc__layer *layer,
     if ((status = spc__layer_run(layer, stmt, error)) != SPC_OK)
         return status;
     *id = sqlite3_last_insert_rowid(layer->db);
-    return run_on(layer, SPC__SQL_SEAL_NETWORK, *id, error);
+    return spc__layer_run_on(layer, SPC__SQL_SEAL_NETWORK, *id, error);
 }
 
 /* Writes a part and seals it. */
@@ -327,8 +312,8 @@ static spc_status add_part(spc__layer *layer, int64_t id, int64_t part,
     sqlite3_bind_blob64(stmt, 3, bytes > 0 ? data : "", bytes, SQLITE_STATIC);
     if ((status = spc__layer_run(layer, stmt, error)) != SPC_OK)
         return status;
-    return run_on(layer, SPC__SQL_SEAL_PART,
-                  sqlite3_last_insert_rowid(layer->db), error);
+    return spc__layer_run_on(layer, SPC__SQL_SEAL_PART,
+                             sqlite3_last_insert_rowid(layer->db), error);
 }
 
 /* Writes a network inside the caller's transaction. An existing one is removed

@@ -138,9 +138,8 @@ spc_status spc__networks_list(spc__buf *out, spc__layer *layer,
         " JOIN seal AS s ON s.kind = 'part' AND s.record = w.id";
     sqlite3_stmt *stmt = NULL;
     bool row = true;
-    int rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
     spc_status status =
-        rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "read", error);
+        spc__layer_prepare(&stmt, layer, question, "read", error);
 
     while (status == SPC_OK && row) {
         status = spc__layer_step(&row, layer, stmt, "read", error);

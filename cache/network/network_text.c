@@ -244,7 +244,6 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t part,
 /* Reads all parts once, to check the network before anything is written. */
 static spc_status check_parts(lines *l, spc_error *why)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     int64_t all = 0;
     spc__sha256 sha;
@@ -261,8 +260,7 @@ static spc_status check_parts(lines *l, spc_error *why)
     }
     if (status != SPC_OK)
         return status;
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
     if (all == l->network.bytes && strcmp(hex, l->weights) == 0)
         return SPC_OK;
     return spc__fail(why, SPC_EFORMAT,

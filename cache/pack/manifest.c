@@ -82,11 +82,11 @@ static spc_status find_name(spc__buf *out, spc__layer *layer, spc_error *error)
         "SELECT value FROM meta WHERE name = 'manifest'";
     sqlite3_stmt *stmt = NULL;
     bool row = false;
-    spc_status status = SPC_OK;
-    int rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
+    spc_status status =
+        spc__layer_prepare(&stmt, layer, question, "read", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "read", error);
+    if (status != SPC_OK)
+        return status;
     status = spc__layer_step(&row, layer, stmt, "read", error);
     const char *name = row ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
     /* A path could lead out of the folder, to a file of another owner. */
@@ -233,11 +233,9 @@ spc_status spc__manifest_list(spc__buf *out, spc__layer *layer,
     static const char question[] =
         "SELECT digest FROM seal WHERE kind = ?1 AND record = ?2";
     sqlite3_stmt *find = NULL;
-    int rc = sqlite3_prepare_v2(layer->db, question, -1, &find, NULL);
-    spc_status status = SPC_OK;
+    spc_status status =
+        spc__layer_prepare(&find, layer, question, "read", error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(layer, rc, "read", error);
     for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
         status = list_kind(out, layer, (spc__kind)kind, find, name, error);
     if (status == SPC_OK)

@@ -19,10 +19,8 @@
 #include "cache/cache_internal.h"
 #include "cache/exchange/code_form.h"
 #include "cache/exchange/exchange.h"
-#include "cache/pack/earlier.h"
 #include "cache/pack/manifest.h"
 #include "cache/pack/place.h"
-#include "cache/pack/prune_steps.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,16 +169,16 @@ static spc_status run_sql(packing *pack, const char *sql, const char *one,
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
-    int rc = sqlite3_prepare_v2(pack->layer->db, sql, -1, &stmt, NULL);
+    spc_status status =
+        spc__layer_prepare(&stmt, pack->layer, sql, "pack", pack->error);
 
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(pack->layer, rc, "pack", pack->error);
+    if (status != SPC_OK)
+        return status;
     if (one != NULL)
         spc__bind_text(stmt, 1, one);
     if (two != NULL)
         spc__bind_text(stmt, 2, two);
-    spc_status status =
-        spc__layer_step(&row, pack->layer, stmt, "pack", pack->error);
+    status = spc__layer_step(&row, pack->layer, stmt, "pack", pack->error);
     if (number != NULL)
         *number = row ? sqlite3_column_int64(stmt, 0) : 0;
     sqlite3_finalize(stmt);
@@ -296,13 +294,13 @@ static spc_status next_target(char target[64], packing *pack, bool *found)
     static const char question[] =
         "SELECT min(target) FROM artefact WHERE target > ?1";
     sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(pack->layer->db, question, -1, &stmt, NULL);
-
-    if (rc != SQLITE_OK)
-        return spc__layer_fail(pack->layer, rc, "pack", pack->error);
-    spc__bind_text(stmt, 1, target);
     spc_status status =
-        spc__layer_step(found, pack->layer, stmt, "pack", pack->error);
+        spc__layer_prepare(&stmt, pack->layer, question, "pack", pack->error);
+
+    if (status != SPC_OK)
+        return status;
+    spc__bind_text(stmt, 1, target);
+    status = spc__layer_step(found, pack->layer, stmt, "pack", pack->error);
     *found = *found && sqlite3_column_type(stmt, 0) != SQLITE_NULL;
     if (*found)
         spc__column_text(target, 64, stmt, 0);
@@ -429,11 +427,14 @@ static spc_status place_all(packing *pack)
  * all files are in place. */
 static spc_status remove_earlier(packing *pack)
 {
-    spc__earlier of = {spc__buf_text(&pack->list),
-                       spc__buf_text(&pack->targets),
-                       pack->form == SPC__PACK_WHOLE};
+    spc__earlier of = {.manifest = spc__buf_text(&pack->list),
+                       .targets = spc__buf_text(&pack->targets),
+                       .whole = pack->form == SPC__PACK_WHOLE};
+    spc_status status = spc__pack_remove_earlier(&of, pack->path, pack->error);
 
-    return spc__pack_remove_earlier(&of, pack->path, pack->report, pack->error);
+    pack->report->removed = of.removed;
+    memcpy(pack->report->left, of.left, sizeof(of.left));
+    return status;
 }
 
 static void end(packing *pack)

@@ -5,12 +5,21 @@
 
 #include "base/buf.h"
 #include "cache/cache.h"
-#include "cache/pack/pack_report.h"
 
 typedef enum spc__pack_form {
     SPC__PACK_APART, /* code in one file per target next to the pack */
     SPC__PACK_WHOLE  /* all code in the pack */
 } spc__pack_form;
+
+typedef struct spc__pack_report {
+    int64_t choices, trials, facts, code;
+    int files;          /* databases, including the first */
+    int64_t bytes;      /* size of all of them */
+    int64_t code_bytes; /* size of the code before compression */
+    bool compressed;
+    int removed;     /* removed code files of an earlier pack of this name */
+    char left[1024]; /* a foreign file that will be read with the pack, or "" */
+} spc__pack_report;
 
 /* Adds records before the trials that lost are removed. NULL: nothing. The
  * cache has only the records. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signature.c - checks signatures of minisign with libsodium. */
+/* signature.c - checks signatures of minisign. Only this file needs libsodium,
+ * and only this file knows the format. */
 #include "cache/pack/signature.h"
 
 #include "base/base64.h"

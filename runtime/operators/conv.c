@@ -157,14 +157,12 @@ enum { GEOMETRY_ATTRS = sizeof(geometry_attrs) / sizeof(geometry_attrs[0]) };
 /* A list of offsets is identified by its digest. */
 static void set_list(spc__attrs *out, const spc_geometry *g)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     spc__sha256 hash;
 
     spc__sha256_init(&hash);
     spc__sha256_update(&hash, g->offsets, spc__geometry_list_bytes(g));
-    spc__sha256_final(&hash, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &hash);
     /* Cut to the longest text of an attribute, which is still enough to tell
      * lists apart. */
     hex[SPC__ATTR_TEXT - 1] = '\0';

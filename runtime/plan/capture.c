@@ -64,14 +64,12 @@ static spc_status find_folder(char out[PATH_MAX], const char *folder,
 static void name_scene(char out[NAME_BYTES], const int32_t *coords,
                        int64_t rows)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
     spc__sha256_update(&sha, coords, 16 * (size_t)rows);
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
     snprintf(out, NAME_BYTES, "scene-%.16s.npy", hex);
 }
 

@@ -89,7 +89,6 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t i,
 static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
                           writing *w, spc_error *error)
 {
-    unsigned char digest[SPC__SHA256_BYTES];
     spc__sha256 sha;
     spc_status status = SPC_OK;
 
@@ -105,8 +104,7 @@ static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
         spc__sha256_update(&sha, data, bytes);
         out->bytes += (int64_t)bytes;
     }
-    spc__sha256_final(&sha, digest);
-    spc__sha256_hex(hex, digest);
+    spc__sha256_end(hex, &sha);
     out->weights = hex;
     return status;
 }
