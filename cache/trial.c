@@ -9,6 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Binds the candidate of a problem as ?1 to ?4, from the scratch texts. */
+static void bind_candidate(sqlite3_stmt *stmt, const spc__cache *cache,
+                           int64_t problem, const spc__trial *trial)
+{
+    sqlite3_bind_int64(stmt, 1, problem);
+    spc__bind_text(stmt, 2, trial->template_name);
+    spc__bind_text(stmt, 3, trial->template_hash);
+    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+}
+
 /* Writes the row of a trial. The texts of its attributes are in the scratch
  * buffers. */
 static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
@@ -22,10 +32,7 @@ static spc_status insert_trial(spc__layer *layer, const spc__cache *cache,
     if (status != SPC_OK)
         return status;
 
-    sqlite3_bind_int64(stmt, 1, problem);
-    spc__bind_text(stmt, 2, trial->template_name);
-    spc__bind_text(stmt, 3, trial->template_hash);
-    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+    bind_candidate(stmt, cache, problem, trial);
     spc__bind_text(stmt, 5, spc__buf_text(&cache->launch_text));
     spc__bind_text(stmt, 6, spc__buf_text(&cache->resources_text));
     spc__bind_text(stmt, 7, trial->artefact);
@@ -54,10 +61,7 @@ static spc_status run_for_candidate(spc__sql sql, spc__layer *layer,
 
     if (status != SPC_OK)
         return status;
-    sqlite3_bind_int64(stmt, 1, problem);
-    spc__bind_text(stmt, 2, trial->template_name);
-    spc__bind_text(stmt, 3, trial->template_hash);
-    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+    bind_candidate(stmt, cache, problem, trial);
     return spc__layer_run(layer, stmt, error);
 }
 
@@ -110,10 +114,7 @@ static spc_status update_code(spc__layer *layer, const spc__cache *cache,
 
     if (status != SPC_OK)
         return status;
-    sqlite3_bind_int64(stmt, 1, problem);
-    spc__bind_text(stmt, 2, trial->template_name);
-    spc__bind_text(stmt, 3, trial->template_hash);
-    spc__bind_text(stmt, 4, spc__buf_text(&cache->config_text));
+    bind_candidate(stmt, cache, problem, trial);
     spc__bind_text(stmt, 5, trial->artefact);
     spc__bind_text(stmt, 6, spc__buf_text(&cache->resources_text));
     return spc__layer_run(layer, stmt, error);

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "harness/comma_locale.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 
 #include <fcntl.h>
@@ -869,36 +870,14 @@ START_TEST(who_finishes_does_what_nobody_began)
 }
 END_TEST
 
-/* Files */
-
-static spc__buf folder = SPC__BUF_INIT;
-
-static void make_folder(void)
-{
-    assert_ok(spc__temp_dir_create(&folder, &error));
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
-static const char *inside(const char *name)
-{
-    static char path[500];
-    snprintf(path, sizeof(path), "%s/%s", spc__buf_text(&folder), name);
-    return path;
-}
-
 START_TEST(a_written_file_reads_back_and_leaves_nothing_else)
 {
     spc__buf text = SPC__BUF_INIT;
-    assert_ok(spc__file_write(inside("f"), "one\0two", 7, &error));
-    assert_ok(spc__file_write(inside("f"), "three", 5, &error));
-    assert_ok(spc__file_read(&text, inside("f"), 5, &error));
+    assert_ok(spc__file_write(at("f"), "one\0two", 7, &error));
+    assert_ok(spc__file_write(at("f"), "three", 5, &error));
+    assert_ok(spc__file_read(&text, at("f"), 5, &error));
     ck_assert_str_eq(spc__buf_text(&text), "three");
-    ck_assert_int_eq(unlink(inside("f")), 0);
+    ck_assert_int_eq(unlink(at("f")), 0);
     /* no temporary file is left */
     ck_assert_int_eq(rmdir(spc__buf_text(&folder)), 0);
     spc__buf_release(&text);
@@ -908,13 +887,12 @@ END_TEST
 START_TEST(reading_says_what_is_wrong)
 {
     spc__buf text = SPC__BUF_INIT;
-    ck_assert_int_eq(spc__file_read(&text, inside("none"), 9, &error),
+    ck_assert_int_eq(spc__file_read(&text, at("none"), 9, &error),
                      SPC_ENOTFOUND);
     ck_assert_ptr_nonnull(strstr(error.text, "none"));
-    ck_assert_int_eq(spc__file_read(&text, inside("."), 9, &error), SPC_EIO);
-    assert_ok(spc__file_write(inside("f"), "0123456789", 10, &error));
-    ck_assert_int_eq(spc__file_read(&text, inside("f"), 9, &error),
-                     SPC_ECAPACITY);
+    ck_assert_int_eq(spc__file_read(&text, at("."), 9, &error), SPC_EIO);
+    assert_ok(spc__file_write(at("f"), "0123456789", 10, &error));
+    ck_assert_int_eq(spc__file_read(&text, at("f"), 9, &error), SPC_ECAPACITY);
     spc__buf_release(&text);
 }
 END_TEST
@@ -924,16 +902,16 @@ START_TEST(a_write_that_fails_leaves_the_old_file)
     static char big[100000];
     struct rlimit small = {50000, RLIM_INFINITY}, before;
     spc__buf text = SPC__BUF_INIT;
-    assert_ok(spc__file_write(inside("f"), "old", 3, &error));
+    assert_ok(spc__file_write(at("f"), "old", 3, &error));
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &small);
-    ck_assert_int_eq(spc__file_write(inside("f"), big, sizeof(big), &error),
+    ck_assert_int_eq(spc__file_write(at("f"), big, sizeof(big), &error),
                      SPC_EIO);
     setrlimit(RLIMIT_FSIZE, &before);
-    assert_ok(spc__file_read(&text, inside("f"), 100, &error));
+    assert_ok(spc__file_read(&text, at("f"), 100, &error));
     ck_assert_str_eq(spc__buf_text(&text), "old");
-    ck_assert_int_eq(unlink(inside("f")), 0);
+    ck_assert_int_eq(unlink(at("f")), 0);
     ck_assert_int_eq(rmdir(spc__buf_text(&folder)), 0);
     spc__buf_release(&text);
     ck_assert_int_eq(spc__file_write("/dev/null/f", "", 0, &error), SPC_EIO);
@@ -943,19 +921,19 @@ END_TEST
 START_TEST(parents_are_made_once_and_a_file_in_the_way_is_named)
 {
     struct stat facts;
-    assert_ok(spc__make_parents(inside("a"), &error));
-    assert_ok(spc__make_parents(inside("b//c/d"), &error));
-    assert_ok(spc__make_parents(inside("b/c/d"), &error));
-    ck_assert_int_eq(stat(inside("b/c"), &facts), 0);
+    assert_ok(spc__make_parents(at("a"), &error));
+    assert_ok(spc__make_parents(at("b//c/d"), &error));
+    assert_ok(spc__make_parents(at("b/c/d"), &error));
+    ck_assert_int_eq(stat(at("b/c"), &facts), 0);
     ck_assert(S_ISDIR(facts.st_mode));
-    ck_assert_int_ne(stat(inside("b/c/d"), &facts), 0);
+    ck_assert_int_ne(stat(at("b/c/d"), &facts), 0);
     assert_ok(spc__make_parents("plain", &error));
-    assert_ok(spc__file_write(inside("b/f"), "", 0, &error));
-    ck_assert_int_eq(spc__make_parents(inside("b/f/g"), &error), SPC_EIO);
+    assert_ok(spc__file_write(at("b/f"), "", 0, &error));
+    ck_assert_int_eq(spc__make_parents(at("b/f/g"), &error), SPC_EIO);
     ck_assert_ptr_nonnull(strstr(error.text, "b/f"));
-    ck_assert_int_eq(unlink(inside("b/f")), 0);
-    ck_assert_int_eq(rmdir(inside("b/c")), 0);
-    ck_assert_int_eq(rmdir(inside("b")), 0);
+    ck_assert_int_eq(unlink(at("b/f")), 0);
+    ck_assert_int_eq(rmdir(at("b/c")), 0);
+    ck_assert_int_eq(rmdir(at("b")), 0);
 }
 END_TEST
 
@@ -1003,7 +981,7 @@ START_TEST(a_temporary_folder_is_private_and_goes_with_its_files)
     struct stat facts;
     ck_assert_int_eq(stat(spc__buf_text(&folder), &facts), 0);
     ck_assert_int_eq(facts.st_mode & 0777, 0700);
-    assert_ok(spc__file_write(inside("f"), "", 0, &error));
+    assert_ok(spc__file_write(at("f"), "", 0, &error));
     spc__temp_dir_remove(spc__buf_text(&folder));
     ck_assert_int_ne(stat(spc__buf_text(&folder), &facts), 0);
     spc__temp_dir_remove(NULL);

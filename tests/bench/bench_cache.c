@@ -316,7 +316,7 @@ static int bench_lookups(int problems)
     spc__cache *cache;
     int missed = 0;
 
-    make_folder();
+    make_fast_folder();
     file = at("pack.db");
     cache = open_user("large.db");
     fill(cache, problems);

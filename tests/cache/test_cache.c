@@ -13,6 +13,7 @@
 #include "cache/cache_internal.h"
 #include "cache/keep.h"
 #include "harness/comma_locale.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 
 #include <errno.h>
@@ -47,30 +48,11 @@ static void assert_says(const char *words)
                   error.text, words);
 }
 
-/* A folder for each test */
-
-static spc__buf folder = SPC__BUF_INIT;
-
-static void make_folder(void)
-{
-    assert_ok(spc__temp_dir_create(&folder, &error));
-}
-
-static void remove_folder(void)
+/* Also removes a folder that a test has made unreadable. */
+static void open_and_remove_folder(void)
 {
     chmod(spc__buf_text(&folder), 0755);
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
-/* Returns the path of `name` in it. A few paths are valid at a time. */
-static const char *at(const char *name)
-{
-    static char paths[8][400];
-    static int next;
-    char *path = paths[next++ % LENGTH(paths)];
-    snprintf(path, sizeof(paths[0]), "%s/%s", spc__buf_text(&folder), name);
-    return path;
+    remove_folder();
 }
 
 /* Becomes another user, because file permissions do not apply to root. */
@@ -2505,7 +2487,7 @@ END_TEST
 static TCase *records(void)
 {
     TCase *tc = tcase_create("records");
-    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_checked_fixture(tc, make_folder, open_and_remove_folder);
     tcase_add_test(tc, a_choice_that_was_put_is_found_exactly);
     tcase_add_test(tc, a_later_choice_replaces_the_earlier_one);
     tcase_add_test(tc, what_was_put_is_there_in_the_next_process);
@@ -2537,7 +2519,7 @@ static TCase *records(void)
 static TCase *layers(void)
 {
     TCase *tc = tcase_create("layers");
-    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_checked_fixture(tc, make_folder, open_and_remove_folder);
     tcase_add_loop_test(tc, the_best_record_of_all_layers_wins, 0,
                         LENGTH(contests));
     tcase_add_test(tc, layers_complete_each_other);
@@ -2560,7 +2542,7 @@ static TCase *conditions(void)
 {
     TCase *tc = tcase_create("conditions");
     tcase_set_timeout(tc, 60);
-    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_checked_fixture(tc, make_folder, open_and_remove_folder);
     tcase_add_loop_test(
         tc, a_file_that_will_not_do_is_refused_in_words_and_left_alone, 0,
         LENGTH(refusals));
@@ -2606,7 +2588,7 @@ static TCase *listing(void)
 {
     TCase *tc = tcase_create("listing");
     tcase_set_timeout(tc, 60);
-    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_checked_fixture(tc, make_folder, open_and_remove_folder);
     tcase_add_test(tc, a_listing_is_in_the_order_of_the_buckets);
     return tc;
 }

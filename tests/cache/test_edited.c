@@ -254,7 +254,7 @@ Suite *suite(void)
     Suite *all = suite_create("edited");
     TCase *part = tcase_create("edited");
 
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, make_fast_folder, remove_folder);
     tcase_add_loop_test(part, what_is_wrong_with_the_tables_is_named, 0,
                         LENGTH(tables));
     tcase_add_test(part, who_needs_what_is_missing_names_it);

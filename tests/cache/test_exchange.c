@@ -674,7 +674,7 @@ Suite *suite(void)
     suite_sample(1);
     tcase_set_timeout(merging, 7200);
     tcase_set_timeout(text, 7200);
-    tcase_add_checked_fixture(merging, make_folder, remove_folder);
+    tcase_add_checked_fixture(merging, make_fast_folder, remove_folder);
     tcase_add_test(merging, merging_is_a_join);
     tcase_add_test(merging, what_is_merged_is_sealed_and_found);
     tcase_add_test(merging, what_is_damaged_stays_behind);
@@ -688,7 +688,7 @@ Suite *suite(void)
                         LENGTH(edits));
     tcase_add_test(merging, a_difference_has_two_sides);
     suite_add_tcase(all, merging);
-    tcase_add_checked_fixture(text, make_folder, remove_folder);
+    tcase_add_checked_fixture(text, make_fast_folder, remove_folder);
     tcase_add_test(text, text_says_all_that_records_say);
     tcase_add_test(text, numbers_that_are_not_finite_come_back);
     tcase_add_loop_test(text,

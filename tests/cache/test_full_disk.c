@@ -350,7 +350,7 @@ Suite *suite(void)
 
     suite_sample(3);
     tcase_set_timeout(part, 3600);
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, make_fast_folder, remove_folder);
     tcase_add_loop_test(part, a_full_disk_loses_nothing, 0, LENGTH(operations));
     suite_add_tcase(all, part);
     return all;

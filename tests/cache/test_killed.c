@@ -160,7 +160,7 @@ Suite *suite(void)
 
     suite_sample(1);
     tcase_set_timeout(part, 7200);
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, make_fast_folder, remove_folder);
     tcase_add_test(part, nothing_that_was_stored_is_lost_by_a_kill);
     suite_add_tcase(all, part);
     return all;

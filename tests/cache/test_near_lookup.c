@@ -435,7 +435,7 @@ Suite *suite(void)
     TCase *near = tcase_create("near");
 
     tcase_set_timeout(near, 600);
-    tcase_add_checked_fixture(near, make_folder, remove_folder);
+    tcase_add_checked_fixture(near, make_fast_folder, remove_folder);
     tcase_add_loop_test(near, a_tree_finds_what_a_walk_finds, 0, 3);
     tcase_add_test(near, of_many_points_a_few_leaves_are_seen);
     tcase_add_loop_test(near,

@@ -823,7 +823,7 @@ static void add(Suite *all, const char *name, const TTest *const *tests,
 {
     TCase *part = tcase_create(name);
 
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, make_fast_folder, remove_folder);
     for (int i = 0; tests[i] != NULL; i++)
         tcase_add_loop_test(part, tests[i], 0, loops[i]);
     suite_add_tcase(all, part);

@@ -487,7 +487,7 @@ Suite *suite(void)
 
     suite_sample(1);
     tcase_set_timeout(part, 7200);
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, make_fast_folder, remove_folder);
     tcase_add_test(part, a_bit_that_flips_changes_no_answer);
     tcase_add_test(part, a_byte_that_changes_changes_no_answer);
     tcase_add_test(part, a_merge_into_a_full_disk_is_whole_or_nothing);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "command/cli/cli.h"
 #include "command/cli/out_file.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 
 #include <dirent.h>
@@ -14,7 +15,6 @@
 
 Suite *suite(void);
 
-static spc__buf folder = SPC__BUF_INIT;
 static char file[400]; /* a file in that folder */
 static spc_error error;
 
@@ -31,16 +31,10 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     return status;
 }
 
-static void make_folder(void)
+static void name_file(void)
 {
-    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    make_folder();
     snprintf(file, sizeof(file), "%s/file", spc__buf_text(&folder));
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
 }
 
 static void assert_holds(const char *path, const char *text)
@@ -250,7 +244,7 @@ Suite *suite(void)
     Suite *all = suite_create("out_file");
     TCase *part = tcase_create("out_file");
 
-    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_checked_fixture(part, name_file, remove_folder);
     tcase_add_test(part, a_disk_that_is_full_at_any_write_leaves_the_old_file);
     tcase_add_test(part, a_disk_that_is_full_leaves_no_new_file);
     tcase_add_test(part, what_is_written_bit_by_bit_is_there_once_it_is_saved);

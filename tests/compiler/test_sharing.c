@@ -7,6 +7,7 @@
 #include "compiler/builtin.h"
 #include "compiler/internal.h"
 #include "compiler/space.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 
 #include <stdlib.h>
@@ -14,7 +15,6 @@
 #include <sys/stat.h>
 
 static spc_error error;
-static spc__buf folder; /* folder of the test's templates */
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
@@ -25,24 +25,9 @@ static spc__buf folder; /* folder of the test's templates */
     ck_assert_msg(strncmp((text), (words), strlen(words)) == 0,                \
                   "'%s' does not start with '%s'", (text), (words))
 
-static void set_up(void)
-{
-    assert_ok(spc__temp_dir_create(&folder, &error));
-}
-
-static void tear_down(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
 static void put_file(const char *name, const char *text)
 {
-    spc__buf path = SPC__BUF_INIT;
-    spc__buf_printf(&path, "%s/%s", spc__buf_text(&folder), name);
-    assert_ok(
-        spc__file_write(spc__buf_text(&path), text, strlen(text), &error));
-    spc__buf_release(&path);
+    write_at(name, text, strlen(text), "");
 }
 
 static spc__library *open_folder(void)
@@ -687,7 +672,7 @@ int main(void)
     TCase *t = tcase_create("sharing");
 
     tcase_set_timeout(t, 600); /* valgrind and sanitizers are slow */
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, make_folder, remove_folder);
     tcase_add_test(t, shared_lua_runs_in_the_globals_of_the_template);
     tcase_add_test(t, a_macro_may_be_continued_in_shared_lua);
     tcase_add_loop_test(t, a_mistake_in_shared_lua_names_its_line, 0,

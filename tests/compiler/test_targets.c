@@ -15,6 +15,7 @@
 #include "coords/points/points_steps.h"
 #include "device/targets.h"
 #include "harness/layer_harness.h"
+#include "harness/nvrtc_harness.h"
 #include "harness/suite.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
@@ -446,23 +447,14 @@ END_TEST
 
 /* ---- the suite ----------------------------------------------------------- */
 
-static bool has_nvrtc(void)
-{
-    spc__compiler *nvrtc = NULL;
-    bool present = spc__nvrtc_open(&nvrtc, NULL) == SPC_OK;
-
-    spc__compiler_close(nvrtc);
-    return present;
-}
-
 int main(int argc, char **argv)
 {
     bool nvrtc = suite_is_part(argc, argv, "nvrtc");
     Suite *suite = suite_create(nvrtc ? "targets, NVRTC" : "targets");
     TCase *tcase = tcase_create("all");
 
-    if (nvrtc && !has_nvrtc())
-        return suite_skip("there is no NVRTC on this machine");
+    if (nvrtc && !has_nvrtc(&error))
+        return suite_skip(error.text);
     tcase_set_timeout(tcase, 900);
     if (nvrtc) {
         suite_sample(61);

@@ -13,6 +13,7 @@
 #include "cache/exchange/exchange.h"
 #include "cache/exchange/table_read.h"
 #include "cache/exchange/record_form.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 
 #include <math.h>
@@ -32,35 +33,13 @@ static spc_error error;
 
 /* ---- a folder for each test ---------------------------------------------- */
 
-static spc__buf folder = SPC__BUF_INIT;
-
 /* Makes the folder, in memory if possible: these tests make thousands of
  * files. */
-static inline void make_folder(void)
+static inline void make_fast_folder(void)
 {
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 1);
-    assert_ok(spc__temp_dir_create(&folder, &error));
-}
-
-static inline void remove_folder(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
-/*
- * Returns the path of `name` in the folder. Only the last few returned paths
- * are valid.
- */
-static inline const char *at(const char *name)
-{
-    static char paths[16][400];
-    static int next;
-    char *path = paths[next++ % 16];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", spc__buf_text(&folder), name);
-    return path;
+    make_folder();
 }
 
 static inline spc__cache *open_user(const char *name)

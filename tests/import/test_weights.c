@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 #include "spc_import.h"
 
@@ -16,36 +17,11 @@
 
 #define COUNT(array) (int)(sizeof(array) / sizeof(*(array)))
 
-static char folder[256];
 static spc_error error;
-
-static void make_folder(void)
-{
-    spc__buf name = SPC__BUF_INIT;
-    ck_assert_int_eq(spc__temp_dir_create(&name, &error), SPC_OK);
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&name));
-    spc__buf_release(&name);
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(folder);
-}
-
-/* A path in the folder; two may be in use at the same time. */
-static const char *in_folder(const char *name)
-{
-    static char paths[2][512];
-    static int turn;
-
-    turn = !turn;
-    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", folder, name);
-    return paths[turn];
-}
 
 static const char *write_file(const char *name, const void *data, size_t bytes)
 {
-    const char *path = in_folder(name);
+    const char *path = at(name);
     ck_assert_msg(spc__file_write(path, data, bytes, &error) == SPC_OK, "%s",
                   error.text);
     return path;
@@ -93,7 +69,7 @@ static void assert_unreadable(const char *path, const char *name,
     ck_assert_int_eq(spc_kernel_describe(&shape, array, &form, &error),
                      SPC_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(error.text, said));
-    path = in_folder("out.safetensors");
+    path = at("out.safetensors");
     ck_assert_int_eq(spc_weights_save(path, array, 1, NULL, &error),
                      SPC_EUNSUPPORTED);
     spc_weights_free(weights);
@@ -159,7 +135,7 @@ START_TEST(what_was_saved_is_read_back)
                                        .type = SPC_ELEMENT_U8,
                                        .data = data,
                                        .bytes = 1};
-    const char *path = in_folder("saved.safetensors");
+    const char *path = at("saved.safetensors");
     ck_assert_msg(spc_weights_save(path, arrays, SPC_ELEMENTS + 1, "a note",
                                    &error) == SPC_OK,
                   "%s", error.text);
@@ -470,7 +446,7 @@ static void add_member(zip_t *archive, const char *name, const spc__buf *data,
 static const char *write_npz(const char *name, const char *member,
                              const spc__buf *data, int method)
 {
-    const char *path = in_folder(name);
+    const char *path = at(name);
     zip_t *archive = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, NULL);
 
     ck_assert_ptr_nonnull(archive);
@@ -587,13 +563,13 @@ END_TEST
 
 START_TEST(what_is_no_file_of_weights_is_refused)
 {
-    const char *path = in_folder("none.npy");
+    const char *path = at("none.npy");
     assert_refused(&path, 1, SPC_ENOTFOUND, "none.npy");
     path = write_file("empty.npy", "", 0);
     assert_refused(&path, 1, SPC_EFORMAT, "empty");
     path = write_file("model.pkl", "x", 1);
     assert_refused(&path, 1, SPC_EINVAL, "expected .safetensors, .pth");
-    path = in_folder("pipe.npy");
+    path = at("pipe.npy");
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     assert_refused(&path, 1, SPC_EIO, "not a plain file");
     path = NULL;
@@ -783,7 +759,7 @@ START_TEST(a_normalisation_is_found_by_name)
                           vector_of("bn2.running_mean", v.mean, CHANNELS),
                           vector_of("bn2.running_var", v.variance, 1),
                           vector_of("bn3.running_mean", v.mean, CHANNELS)};
-    const char *path = in_folder("bn.safetensors");
+    const char *path = at("bn.safetensors");
     ck_assert_int_eq(spc_weights_save(path, arrays, 7, NULL, &error), SPC_OK);
     spc_weights *weights = open_one(path);
     spc_batch_norm norm = {v.gamma, v.beta, v.mean, v.variance, 1e-3};

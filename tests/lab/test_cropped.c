@@ -4,6 +4,7 @@
  * and shape, and the columns of files.
  */
 #include "base/file.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 #include "spc.h"
 #include "spc/lab.h"
@@ -14,33 +15,9 @@
 #include <string.h>
 
 static spc_error error;
-static spc__buf folder = SPC__BUF_INIT;
 
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
-
-static void make_folder(void)
-{
-    assert_ok(spc__temp_dir_create(&folder, &error));
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
-/* Returns "FOLDER/p.bin" + words, in a static buffer. */
-static const char *write_points(const void *data, size_t bytes,
-                                const char *words)
-{
-    static char spec[512];
-
-    snprintf(spec, sizeof(spec), "%s/p.bin", spc__buf_text(&folder));
-    assert_ok(spc__file_write(spec, data, bytes, &error));
-    snprintf(spec, sizeof(spec), "%s/p.bin%s", spc__buf_text(&folder), words);
-    return spec;
-}
 
 /* A detector: x from 0 to 8, y from -4 to 4, z from -1 to 1, voxels of 0.5; all
  * times `scale`. */
@@ -95,13 +72,15 @@ START_TEST(points_outside_the_range_are_left_out_and_counted)
     spc_net *net = make_detector(4, whole, 1),
             *half = make_detector(4, low_half, 1);
 
-    assert_scene(net, write_points(points, sizeof(points), ""), own, 2, 3);
+    assert_scene(net, write_at("p.bin", points, sizeof(points), ""), own, 2, 3);
     /* Voxels of another size are also counted from the low corner. */
-    assert_scene(net, write_points(points, sizeof(points), "@1"), coarse, 2, 3);
-    assert_scene(net, write_points(points, sizeof(points), "@0.5,2,2"), flat, 2,
-                 3);
+    assert_scene(net, write_at("p.bin", points, sizeof(points), "@1"), coarse,
+                 2, 3);
+    assert_scene(net, write_at("p.bin", points, sizeof(points), "@0.5,2,2"),
+                 flat, 2, 3);
     /* The shape is smaller than the range. */
-    assert_scene(half, write_points(points, sizeof(points), ""), own, 1, 4);
+    assert_scene(half, write_at("p.bin", points, sizeof(points), ""), own, 1,
+                 4);
     spc_net_free(net);
     spc_net_free(half);
 }
@@ -145,7 +124,8 @@ START_TEST(voxels_outside_a_shape_without_a_range_are_left_out)
         input.shape[a] = 4;
     assert_ok(spc_net_create(&net, "shape", &error));
     assert_ok(spc_net_add_input(&x, net, &input, &error));
-    assert_scene(net, write_points(points, sizeof(points), "@1"), rows, 2, 3);
+    assert_scene(net, write_at("p.bin", points, sizeof(points), "@1"), rows, 2,
+                 3);
     spc_net_free(net);
 }
 END_TEST
@@ -179,7 +159,7 @@ START_TEST(rows_may_have_as_many_numbers_as_the_network_has_channels)
         *cell = 1;
     }
     spc_status status = spc_net_load_scene(
-        &scene, net, write_points(data.data, data.length, ""), &error);
+        &scene, net, write_at("p.bin", data.data, data.length, ""), &error);
     if (columns < 6) {
         ck_assert_msg(status == SPC_OK, "%s", error.text);
         ck_assert_int_eq(spc_scene_rows(scene), inside);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "harness/comma_locale.h"
+#include "harness/folder_harness.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
 #include "lab/scene/cell.h"
@@ -15,36 +16,16 @@
 #include <math.h>
 
 static spc_error error;
-static char folder[256];
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
 
-static void make_folder(void)
-{
-    spc__buf path = SPC__BUF_INIT;
-
-    assert_ok(spc__temp_dir_create(&path, &error));
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
-    spc__buf_release(&path);
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(folder);
-}
-
-/* Writes folder/name; returns its specification, in a static buffer. */
+/* Writes the file, and returns its specification. */
 static const char *write_file(const char *name, const spc__buf *file,
                               const char *suffix)
 {
-    static char spec[512];
-
-    snprintf(spec, sizeof(spec), "%s/%s", folder, name);
-    assert_ok(spc__file_write(spec, file->data, file->length, &error));
-    snprintf(spec, sizeof(spec), "%s/%s%s", folder, name, suffix);
-    return spec;
+    return write_at(name, file->data, file->length, suffix);
 }
 
 /* ---- the points ---------------------------------------------------------- */

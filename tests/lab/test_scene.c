@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "harness/comma_locale.h"
+#include "harness/folder_harness.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
 #include "lab/scene/scene.h"
@@ -19,36 +20,11 @@
 #include <unistd.h>
 
 static spc_error error;
-static char folder[256];
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
-
-static void make_folder(void)
-{
-    spc__buf path = SPC__BUF_INIT;
-    assert_ok(spc__temp_dir_create(&path, &error));
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
-    spc__buf_release(&path);
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(folder);
-}
-
-/* Writes folder/name and returns "folder/name" + suffix, in a static buffer. */
-static const char *write_scene(const char *name, const void *data, size_t bytes,
-                               const char *suffix)
-{
-    static char spec[512];
-    snprintf(spec, sizeof(spec), "%s/%s", folder, name);
-    assert_ok(spc__file_write(spec, data, bytes, &error));
-    snprintf(spec, sizeof(spec), "%s/%s%s", folder, name, suffix);
-    return spec;
-}
 
 static void assert_rows(const char *spec, const int32_t (*rows)[4], int count)
 {
@@ -79,8 +55,7 @@ START_TEST(kitti_rows_are_floored_ordered_and_merged)
         {-0.01f, 0.05f, 0.25f, 0.1f},
         {0.0f, -0.21f, 0.19f, 0.9f},
     };
-    assert_rows(write_scene("a.bin", rows, sizeof(rows), "@0.1"), two_voxels,
-                2);
+    assert_rows(write_at("a.bin", rows, sizeof(rows), "@0.1"), two_voxels, 2);
 }
 END_TEST
 
@@ -88,7 +63,7 @@ START_TEST(one_point_is_a_scene)
 {
     static const float row[4] = {1, 2, 3, 4};
     static const int32_t voxel[][4] = {{0, 1, 2, 3}};
-    assert_rows(write_scene("one.bin", row, sizeof(row), "@1"), voxel, 1);
+    assert_rows(write_at("one.bin", row, sizeof(row), "@1"), voxel, 1);
 }
 END_TEST
 
@@ -105,7 +80,7 @@ static const char *write_npy(int version, const char *header, const void *data,
     spc__buf_append(&file, sizes, version == 1 ? 2 : 4);
     spc__buf_append(&file, header, length);
     spc__buf_append(&file, data, bytes);
-    const char *spec = write_scene("a.npy", file.data, file.length, suffix);
+    const char *spec = write_at("a.npy", file.data, file.length, suffix);
     spc__buf_release(&file);
     return spec;
 }
@@ -226,7 +201,7 @@ static const char ascii_ply[] =
 
 START_TEST(ascii_ply_is_read_around_other_elements_and_lists)
 {
-    assert_rows(write_scene("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
+    assert_rows(write_at("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
                 two_voxels, 2);
 }
 END_TEST
@@ -234,7 +209,7 @@ END_TEST
 START_TEST(decimal_points_do_not_depend_on_the_locale)
 {
     use_decimal_comma();
-    assert_rows(write_scene("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
+    assert_rows(write_at("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
                 two_voxels, 2);
 }
 END_TEST
@@ -266,8 +241,8 @@ START_TEST(binary_ply_is_read_in_either_byte_order)
         put(&file, f8, points[i][1]);
         put(&file, f4, points[i][2]);
     }
-    assert_rows(write_scene("b.ply", file.data, file.length, "@0.1"),
-                two_voxels, 2);
+    assert_rows(write_at("b.ply", file.data, file.length, "@0.1"), two_voxels,
+                2);
     spc__buf_release(&file);
 }
 END_TEST
@@ -322,12 +297,12 @@ START_TEST(raw_rows_have_as_many_numbers_as_the_specification_states)
     spc_scene *scene;
 
     snprintf(words, sizeof(words), "@0.5,columns=%d", columns);
-    assert_ok(spc_scene_load(&scene, write_scene("n.bin", rows, bytes, words),
-                             &error));
+    assert_ok(
+        spc_scene_load(&scene, write_at("n.bin", rows, bytes, words), &error));
     ck_assert_int_eq(spc_scene_rows(scene), count_voxels(rows, columns, 0.5));
     spc_scene_free(scene);
-    spc_status status = spc_scene_load(
-        &scene, write_scene("n.bin", rows, bytes, "@0.5"), &error);
+    spc_status status =
+        spc_scene_load(&scene, write_at("n.bin", rows, bytes, "@0.5"), &error);
     if (columns == 4) {
         ck_assert_int_eq(status, SPC_OK);
         ck_assert_int_eq(spc_scene_rows(scene), count_voxels(rows, 4, 0.5));
@@ -345,12 +320,11 @@ START_TEST(a_size_that_four_numbers_do_not_divide_names_what_fits)
 {
     float *rows = draw_rows(5, 7);
 
-    ck_assert_int_eq(
-        spc_scene_load(&(spc_scene *){NULL},
-                       write_scene("n.bin", rows, sizeof(float) * 5 * 2999,
-                                   "@0.5"),
-                       &error),
-        SPC_EFORMAT);
+    ck_assert_int_eq(spc_scene_load(&(spc_scene *){NULL},
+                                    write_at("n.bin", rows,
+                                             sizeof(float) * 5 * 2999, "@0.5"),
+                                    &error),
+                     SPC_EFORMAT);
     ck_assert_msg(strstr(error.text, "5 a row would fit: columns=5") != NULL,
                   "%s", error.text);
     free(rows);
@@ -363,7 +337,7 @@ START_TEST(letters_say_what_the_numbers_of_a_row_are)
                                     {0, 0.1f, 8, 1.5f, 3.5f}};
     static const int32_t voxels[][4] = {{0, 3, 1, 0}, {1, -1, 2, 0}};
 
-    assert_rows(write_scene("l.bin", rows, sizeof(rows), "@1,columns=bzryx"),
+    assert_rows(write_at("l.bin", rows, sizeof(rows), "@1,columns=bzryx"),
                 voxels, 2);
     assert_rows(write_npy(1,
                           "{'descr': '<f4', 'fortran_order': False, 'shape': "
@@ -412,8 +386,8 @@ START_TEST(a_voxel_may_have_another_size_along_each_axis)
     static const float row[4] = {1, 2, 3, 4};
     static const int32_t voxel[][4] = {{0, 10, 4, 3}};
 
-    assert_rows(write_scene("s.bin", row, sizeof(row), "@0.1,0.5,1"), voxel, 1);
-    assert_rows(write_scene("s.bin", row, sizeof(row), "@0.1,0.5,1,level=0"),
+    assert_rows(write_at("s.bin", row, sizeof(row), "@0.1,0.5,1"), voxel, 1);
+    assert_rows(write_at("s.bin", row, sizeof(row), "@0.1,0.5,1,level=0"),
                 voxel, 1);
 }
 END_TEST
@@ -429,10 +403,10 @@ START_TEST(points_that_are_no_numbers_are_left_out_and_counted)
                                    "1 2 3\n1 nan 3\n1 1e99 3\n");
     const char *header = "{'descr': '<f4', 'fortran_order': False, 'shape': "
                          "(4, 4), }\n";
-    const char *spec =
-        _i == 0   ? write_scene("n.bin", rows, sizeof(rows), "@1")
-        : _i == 1 ? write_npy(1, header, rows, sizeof(rows), "@1")
-                  : write_scene("n.ply", text, sizeof(text) - 1, "@1");
+    const char *spec = _i == 0 ? write_at("n.bin", rows, sizeof(rows), "@1")
+                       : _i == 1
+                           ? write_npy(1, header, rows, sizeof(rows), "@1")
+                           : write_at("n.ply", text, sizeof(text) - 1, "@1");
     spc_scene *scene;
     spc_scene_info info;
 
@@ -453,8 +427,8 @@ START_TEST(a_file_of_no_points_is_an_empty_scene)
 {
     static const float row[4] = {NAN, 2, 3, 4};
 
-    assert_rows(write_scene("e.bin", "", 0, "@1"), NULL, 0);
-    assert_rows(write_scene("e.bin", row, sizeof(row), "@1"), NULL, 0);
+    assert_rows(write_at("e.bin", "", 0, "@1"), NULL, 0);
+    assert_rows(write_at("e.bin", row, sizeof(row), "@1"), NULL, 0);
 }
 END_TEST
 
@@ -466,8 +440,8 @@ START_TEST(names_of_files_may_hold_what_specifications_do)
         "a@2.bin",      "SCAN.BIN",  "scan.Bin",    "s,level=1.bin",
         "s,columns=3.bin", "x.npy.bin", "gen:room.bin", "n+1 (2).bin"};
 
-    assert_rows(write_scene(names[_i], row, sizeof(row), "@1"), voxel, 1);
-    assert_rows(write_scene(names[_i], row, sizeof(row), "@1,columns=4"), voxel,
+    assert_rows(write_at(names[_i], row, sizeof(row), "@1"), voxel, 1);
+    assert_rows(write_at(names[_i], row, sizeof(row), "@1,columns=4"), voxel,
                 1);
 }
 END_TEST
@@ -478,27 +452,26 @@ START_TEST(points_are_read_as_scenes_are)
     size_t bytes = sizeof(float) * DRAWN * 5;
     spc_point_rows got;
 
-    assert_ok(spc_point_rows_load(&got, write_scene("p.bin", rows, bytes, ""),
-                                  5, &error));
+    assert_ok(spc_point_rows_load(&got, write_at("p.bin", rows, bytes, ""), 5,
+                                  &error));
     ck_assert_int_eq(got.rows, DRAWN);
     ck_assert_mem_eq(got.values, rows, bytes);
     spc_point_rows_release(&got);
     /* Reads the first four of five columns. */
     assert_ok(spc_point_rows_load(
-        &got, write_scene("p.raw", rows, bytes, ",columns=5"), 4, &error));
+        &got, write_at("p.raw", rows, bytes, ",columns=5"), 4, &error));
     ck_assert_int_eq(got.found, 5);
     for (int i = 0; i < DRAWN; i++)
         ck_assert_mem_eq(got.values + 4 * i, rows + 5 * i, 4 * sizeof(float));
     spc_point_rows_release(&got);
     ck_assert_int_eq(spc_point_rows_load(
-                         &got, write_scene("p.bin", rows, bytes, ""), 4,
-                         &error),
+                         &got, write_at("p.bin", rows, bytes, ""), 4, &error),
                      SPC_EFORMAT);
     ck_assert_msg(strstr(error.text, "columns=5 or columns=4") != NULL, "%s",
                   error.text);
     ck_assert_int_eq(
-        spc_point_rows_load(
-            &got, write_scene("p.bin", rows, bytes, ",columns=5"), 6, &error),
+        spc_point_rows_load(&got, write_at("p.bin", rows, bytes, ",columns=5"),
+                            6, &error),
         SPC_EINVAL);
     ck_assert_ptr_null(got.values);
     free(rows);
@@ -510,10 +483,10 @@ START_TEST(an_at_sign_in_a_path_is_no_voxel_size)
     static const float row[4] = {1, 2, 3, 4};
     static const int32_t voxel[][4] = {{0, 1, 2, 3}};
     spc_scene *scene;
-    const char *spec = write_scene("a@2.bin", row, sizeof(row), "");
+    const char *spec = write_at("a@2.bin", row, sizeof(row), "");
     ck_assert_int_eq(spc_scene_load(&scene, spec, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "needs a voxel size"));
-    assert_rows(write_scene("a@2.bin", row, sizeof(row), "@1"), voxel, 1);
+    assert_rows(write_at("a@2.bin", row, sizeof(row), "@1"), voxel, 1);
 }
 END_TEST
 
@@ -664,8 +637,8 @@ static void assert_refused(const char *spec, spc_status status,
 START_TEST(a_bad_file_is_refused_in_one_sentence)
 {
     const bad_file *c = &bad_files[_i];
-    assert_refused(write_scene(c->name, c->data, c->bytes, c->suffix),
-                   c->status, c->said);
+    assert_refused(write_at(c->name, c->data, c->bytes, c->suffix), c->status,
+                   c->said);
 }
 END_TEST
 
@@ -675,9 +648,9 @@ START_TEST(what_is_no_file_is_refused_in_one_sentence)
 
     assert_refused("", SPC_EINVAL, "needs a specification");
     assert_refused("nothing", SPC_EINVAL, "is not a scene");
-    snprintf(spec, sizeof(spec), "%s/none.bin@1", folder);
+    snprintf(spec, sizeof(spec), "%s/none.bin@1", spc__buf_text(&folder));
     assert_refused(spec, SPC_ENOTFOUND, "none.bin");
-    snprintf(path, sizeof(path), "%s/dir.bin", folder);
+    snprintf(path, sizeof(path), "%s/dir.bin", spc__buf_text(&folder));
     ck_assert_int_eq(mkdir(path, 0755), 0);
     snprintf(spec, sizeof(spec), "%s@1", path);
     assert_refused(spec, SPC_EIO, "is a directory");
@@ -690,7 +663,7 @@ START_TEST(a_pipe_or_a_device_is_refused_unread)
 {
     char spec[520], path[512];
 
-    snprintf(path, sizeof(path), "%s/odd.npy", folder);
+    snprintf(path, sizeof(path), "%s/odd.npy", spc__buf_text(&folder));
     if (_i == 0)
         ck_assert_int_eq(mkfifo(path, 0600), 0);
     else
@@ -704,7 +677,7 @@ END_TEST
 START_TEST(a_file_of_too_many_points_is_refused_unread)
 {
     char spec[512];
-    const char *path = write_scene("huge.bin", "", 0, "");
+    const char *path = write_at("huge.bin", "", 0, "");
     if (truncate(path, (off_t)1 << 36) != 0)
         skip_test("a file system that holds no file of 64 GiB");
     snprintf(spec, sizeof(spec), "%s@1", path);
@@ -1050,17 +1023,16 @@ START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
         spc__buf_append(&to, row, sizeof(float) * (size_t)count);
     }
     assert_ok(spc_scene_load(
-        &right, write_scene("a.bin", from.data, 16 * (size_t)rows, "@0.1"),
+        &right, write_at("a.bin", from.data, 16 * (size_t)rows, "@0.1"),
         &error));
     snprintf(words, sizeof(words), "@0.1,columns=%d", count);
     assert_ok(spc_scene_load(
-        &scene, write_scene("a.bin", to.data, to.length, words), &error));
+        &scene, write_at("a.bin", to.data, to.length, words), &error));
     ck_assert_int_eq(spc_scene_rows(scene), spc_scene_rows(right));
-    ck_assert_int_eq(spc_scene_load(&(spc_scene *){NULL},
-                                    write_scene("a.bin", to.data, to.length,
-                                                "@0.1"),
-                                    &error),
-                     SPC_EFORMAT);
+    ck_assert_int_eq(
+        spc_scene_load(&(spc_scene *){NULL},
+                       write_at("a.bin", to.data, to.length, "@0.1"), &error),
+        SPC_EFORMAT);
     snprintf(words, sizeof(words), "columns=%d or columns=4", count);
     ck_assert_msg(strstr(error.text, words) != NULL, "%s", error.text);
     spc_scene_free(right);

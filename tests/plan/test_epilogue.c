@@ -15,6 +15,7 @@
 #include "context/ctx.h"
 #include "context/problem_key.h"
 #include "harness/layer_harness.h"
+#include "harness/nvrtc_harness.h"
 #include "harness/suite.h"
 #include "harness/template_harness.h"
 #include "lab/gate/gate.h"
@@ -515,15 +516,6 @@ static void add_parts(Suite *suite)
     suite_add_tcase(suite, faults);
 }
 
-static bool has_nvrtc(void)
-{
-    spc__compiler *nvrtc = NULL;
-    bool has = spc__nvrtc_open(&nvrtc, &error) == SPC_OK;
-
-    spc__compiler_close(nvrtc);
-    return has;
-}
-
 static void add_code(Suite *suite)
 {
     TCase *code = tcase_create("code");
@@ -552,7 +544,7 @@ int main(int argc, char **argv)
     int status = is_code ? 0 : suite_open(argc, argv);
     if (status != 0)
         return status;
-    if (is_code && !has_nvrtc())
+    if (is_code && !has_nvrtc(&error))
         return suite_skip(error.text);
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)

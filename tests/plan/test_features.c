@@ -16,6 +16,7 @@
 #include "compiler/template.h"
 #include "context/ctx.h"
 #include "harness/counted_allocations.h"
+#include "harness/nvrtc_harness.h"
 #include "harness/suite.h"
 #include "lab/floor.h"
 #include "operators/feature.h"
@@ -1453,15 +1454,6 @@ START_TEST(operators_compile_for_every_gpu_without_spills)
 }
 END_TEST
 
-static bool has_nvrtc(void)
-{
-    spc__compiler *nvrtc = NULL;
-    bool present = spc__nvrtc_open(&nvrtc, NULL) == SPC_OK;
-
-    spc__compiler_close(nvrtc);
-    return present;
-}
-
 /* ---- the suite ----------------------------------------------------------- */
 
 static void add(Suite *suite, const char *name, const TTest *test, int count)
@@ -1475,8 +1467,10 @@ static void add(Suite *suite, const char *name, const TTest *test, int count)
 
 static int run_nvrtc(void)
 {
-    if (!has_nvrtc())
-        return suite_skip("there is no NVRTC on this machine");
+    spc_error error;
+
+    if (!has_nvrtc(&error))
+        return suite_skip(error.text);
     Suite *suite = suite_create("features, NVRTC");
     add(suite, "nvrtc", operators_compile_for_every_gpu_without_spills, 1);
     return run_suite(suite);

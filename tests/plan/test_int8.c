@@ -11,6 +11,7 @@
  * a run.
  */
 #include "base/random.h"
+#include "harness/nvrtc_harness.h"
 #include "harness/suite.h"
 #include "harness/template_harness.h"
 #include "operators/epilogue.h"
@@ -484,22 +485,13 @@ static void add_templates(Suite *suite)
     suite_add_tcase(suite, templates);
 }
 
-static bool has_nvrtc(void)
-{
-    spc__compiler *nvrtc = NULL;
-    bool has = spc__nvrtc_open(&nvrtc, &error) == SPC_OK;
-
-    spc__compiler_close(nvrtc);
-    return has;
-}
-
 int main(int argc, char **argv)
 {
     bool is_code = suite_is_part(argc, argv, "nvrtc");
     int status = is_code ? 0 : suite_open(argc, argv);
     if (status != 0)
         return status;
-    if (is_code && !has_nvrtc())
+    if (is_code && !has_nvrtc(&error))
         return suite_skip(error.text);
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)

@@ -3,6 +3,7 @@
 #include "coords/map.h"
 #include "harness/comma_locale.h"
 #include "harness/counted_allocations.h"
+#include "harness/folder_harness.h"
 #include "harness/layer_harness.h"
 #include "plan/plan.h"
 #include "spc/db.h"
@@ -244,28 +245,6 @@ static void count_warning(int level, const char *text, void *payload)
     (void)text;
 }
 
-static char folder[300];
-
-static void make_folder(void)
-{
-    spc__buf path = SPC__BUF_INIT;
-    assert_ok(spc__temp_dir_create(&path, &error), error.text);
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
-    spc__buf_release(&path);
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(folder);
-}
-
-static const char *inside(const char *name)
-{
-    static char path[400];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
-
 static const char *const bad_databases[] = {
     "/proc/self/mem/x.db", /* cannot be a folder */
     "/",                   /* is a folder */
@@ -281,12 +260,12 @@ START_TEST(a_bad_database_is_a_warning_unless_it_is_needed)
     options.device = "cpu";
     options.database = bad_databases[_i];
     if (bad_databases[_i][0] != '/') {
-        assert_ok(spc__file_write(inside("garbage"),
+        assert_ok(spc__file_write(at("garbage"),
                                   "this is no database, "
                                   "however long one reads it",
                                   46, &error),
                   error.text);
-        options.database = inside("garbage");
+        options.database = at("garbage");
     }
     options.need_database = true;
     ck_assert_int_eq(spc_ctx_create(&ctx, &options, &error), SPC_EDB);
@@ -311,7 +290,7 @@ START_TEST(a_layer_that_is_missing_leaves_the_others_in_use)
     int warnings = 0;
 
     options.device = "cpu";
-    options.database = inside("own.db");
+    options.database = at("own.db");
     options.layers = layers_;
     options.layer_count = 1;
     options.log = count_warning;
@@ -325,19 +304,19 @@ END_TEST
 
 START_TEST(the_database_is_found_where_the_environment_says)
 {
-    setenv("SPC_DATABASE", inside("named.db"), 1);
+    setenv("SPC_DATABASE", at("named.db"), 1);
     spc_ctx_free(open_ctx("cpu", NULL, NULL));
-    ck_assert_int_eq(access(inside("named.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("named.db"), F_OK), 0);
     unsetenv("SPC_DATABASE");
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", spc__buf_text(&folder), 1);
     spc_ctx_free(open_ctx("cpu", NULL, NULL));
-    ck_assert_int_eq(access(inside("spctune/spctune.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("spctune/spctune.db"), F_OK), 0);
     setenv("SPC_DATABASE", "", 1);
     spc_ctx *ctx = open_ctx("cpu", NULL, NULL);
     ck_assert(ctx->cache == NULL);
     spc_ctx_free(ctx);
-    unlink(inside("spctune/spctune.db"));
-    rmdir(inside("spctune"));
+    unlink(at("spctune/spctune.db"));
+    rmdir(at("spctune"));
 }
 END_TEST
 
@@ -346,7 +325,7 @@ START_TEST(a_suite_has_the_databases_that_it_chooses)
 {
     const char *device = suite_device != NULL ? suite_device : "cpu";
     spc_ctx *nameless = open_ctx(device, NULL, NULL);
-    spc_ctx *own = open_ctx(device, inside("chosen.db"), NULL);
+    spc_ctx *own = open_ctx(device, at("chosen.db"), NULL);
 
     ck_assert_ptr_null(nameless->cache);
     ck_assert_ptr_null(nameless->shipped);
@@ -896,7 +875,7 @@ END_TEST
 #ifndef SPC_SANITIZE /* copying gigabytes would take minutes */
 START_TEST(a_measured_device_remembers_its_ceilings)
 {
-    spc_ctx *ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
+    spc_ctx *ctx = open_ctx(device_or("cpu"), at("own.db"), NULL);
     spc_device_info first, again;
 
     use_decimal_comma(); /* a host program may do this */
@@ -906,7 +885,7 @@ START_TEST(a_measured_device_remembers_its_ceilings)
     ck_assert(first.f16_tflops > 1e-4 && first.tf32_tflops > 1e-4);
     ck_assert(first.f32_tflops > 1e-4 && first.launch_us > 0);
     spc_ctx_free(ctx);
-    ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
+    ctx = open_ctx(device_or("cpu"), at("own.db"), NULL);
     spc_ctx_device(&again, ctx);
     ck_assert_double_eq_tol(again.memory.copy_gbps, first.memory.copy_gbps,
                             1e-5 * first.memory.copy_gbps);

@@ -12,6 +12,7 @@
 #include "compiler/template.h"
 #include "context/ctx.h"
 #include "harness/layer_harness.h"
+#include "harness/nvrtc_harness.h"
 #include "harness/suite.h"
 #include "lab/gate/gate.h"
 #include "lab/sample/fixture.h"
@@ -352,15 +353,6 @@ START_TEST(a_configuration_compiles_without_spills)
 }
 END_TEST
 
-static bool has_nvrtc(void)
-{
-    spc__compiler *nvrtc = NULL;
-    bool has = spc__nvrtc_open(&nvrtc, &error) == SPC_OK;
-
-    spc__compiler_close(nvrtc);
-    return has;
-}
-
 int main(int argc, char **argv)
 {
     bool is_code = suite_is_part(argc, argv, "nvrtc");
@@ -368,7 +360,7 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
-    if (is_code && !has_nvrtc())
+    if (is_code && !has_nvrtc(&error))
         return suite_skip(error.text);
     if (is_code)
         suite_sample(6);

@@ -3,6 +3,7 @@
  * test_background.c - background mode: plans run at once and are replaced when
  * a better kernel is ready. Also tests the lease by which processes share work.
  */
+#include "harness/folder_harness.h"
 #include "harness/layer_harness.h"
 #include "spc/tune.h"
 
@@ -24,27 +25,12 @@
 
 Suite *suite(void);
 
-static spc__buf folder = SPC__BUF_INIT;
 static spc_error error;
 
-static void make_folder(void)
+static void set_up(void)
 {
-    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    make_folder();
     setenv("SPC_CPU_ISA", "portable", 1);
-}
-
-static void remove_folder(void)
-{
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
-}
-
-static const char *at(const char *name)
-{
-    static char path[400];
-
-    snprintf(path, sizeof(path), "%s/%s", spc__buf_text(&folder), name);
-    return path;
 }
 
 /* ---- background mode ----------------------------------------------------- */
@@ -539,7 +525,7 @@ Suite *suite(void)
     TCase *modes = tcase_create("modes"), *leases = tcase_create("leases");
 
     tcase_set_timeout(modes, 60);
-    tcase_add_checked_fixture(modes, make_folder, remove_folder);
+    tcase_add_checked_fixture(modes, set_up, remove_folder);
     tcase_add_test(modes, a_plan_runs_at_once_and_a_better_one_comes);
     tcase_add_test(modes, the_arguments_of_a_worker_are_copied);
     tcase_add_test(modes, without_leave_to_tune_it_compiles);
@@ -548,7 +534,7 @@ Suite *suite(void)
     tcase_add_test(modes, threads_execute_while_a_better_plan_is_made);
     tcase_add_test(modes, contexts_of_one_process_share_the_work);
     suite_add_tcase(all, modes);
-    tcase_add_checked_fixture(leases, make_folder, remove_folder);
+    tcase_add_checked_fixture(leases, set_up, remove_folder);
     tcase_add_test(leases, a_lease_is_held_by_one_process);
     tcase_add_test(leases, a_lease_ends_by_itself);
     tcase_add_test(leases, a_holder_in_another_namespace_is_not_taken_for_dead);
