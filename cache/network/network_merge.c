@@ -130,12 +130,14 @@ spc__networks_merge(spc__layer *to, spc__layer *from, bool trusts,
 spc_status spc__networks_list(spc__buf *out, spc__layer *layer,
                               const char *name, spc_error *error)
 {
+    /* A name with a line feed must not add a line: its digest would be
+     * signed. */
     static const char question[] =
-        "SELECT s.digest, 'network ' || n.name FROM network AS n"
-        " JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"
-        " UNION ALL SELECT s.digest, 'part ' || n.name || ' ' || w.part"
-        " FROM network_part AS w JOIN network AS n ON n.id = w.network"
-        " JOIN seal AS s ON s.kind = 'part' AND s.record = w.id";
+        "SELECT digest, replace(said, char(10), ' ') FROM"
+        " (SELECT s.digest, 'network ' || n.name AS said" SPC__FROM_NETWORKS
+        " UNION ALL SELECT x.digest, 'part ' || n.name || ' ' || "
+        "w.part" SPC__FROM_PARTS " JOIN network AS n ON n.id = w.network)"
+        " WHERE digest IS NOT NULL";
     sqlite3_stmt *stmt = NULL;
     bool row = true;
     spc_status status =

@@ -4,6 +4,7 @@
  * damaged ones are refused with a message.
  */
 #include "harness/counted_allocations.h"
+#include "harness/folder_harness.h"
 #include "harness/suite.h"
 #include "spc/db.h"
 
@@ -37,18 +38,7 @@ static void assert_says(const char *text, const char *words)
 
 /* ---- a folder, a database, networks -------------------------------------- */
 
-static spc__buf folder = SPC__BUF_INIT;
 static spc_ctx *ctx;
-
-static const char *at(const char *name)
-{
-    static char paths[4][400];
-    static int next;
-    char *path = paths[next++ % LENGTH(paths)];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", spc__buf_text(&folder), name);
-    return path;
-}
 
 static void open_layered(const char *layer)
 {
@@ -65,15 +55,14 @@ static void open_layered(const char *layer)
 
 static void open_database(void)
 {
-    assert_net(spc__temp_dir_create(&folder, &error));
+    make_folder();
     open_layered(NULL);
 }
 
 static void close_database(void)
 {
     spc_ctx_free(ctx);
-    spc__temp_dir_remove(spc__buf_text(&folder));
-    spc__buf_release(&folder);
+    remove_folder();
 }
 
 static void sql(const char *name, const char *text)
@@ -938,6 +927,15 @@ static void merge_from(const char *name, spc__fate want)
         ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
 }
 
+static void seal_everything(void)
+{
+    for (int i = 0; spc__seal_everything[i] != NULL; i++)
+        ck_assert_int_eq(sqlite3_exec(ctx->cache->layers[0].db,
+                                      spc__seal_everything[i], NULL, NULL,
+                                      NULL),
+                         SQLITE_OK);
+}
+
 /* Makes a separate file with a network stored at this time. */
 static void make_other(const char *name, uint64_t seed, int64_t when)
 {
@@ -951,11 +949,7 @@ static void make_other(const char *name, uint64_t seed, int64_t when)
              (long long)when);
     sql("user.db", text);
     open_layered(NULL);
-    for (int i = 0; spc__seal_everything[i] != NULL; i++)
-        ck_assert_int_eq(sqlite3_exec(ctx->cache->layers[0].db,
-                                      spc__seal_everything[i], NULL, NULL,
-                                      NULL),
-                         SQLITE_OK);
+    seal_everything();
     spc_ctx_free(ctx);
     ck_assert_int_eq(rename(at("user.db"), at(name)), 0);
     open_layered(NULL);
@@ -1157,6 +1151,29 @@ START_TEST(a_pack_has_its_networks)
 }
 END_TEST
 
+/* Anyone can seal a network of any name, and a pack of it may be signed. */
+START_TEST(a_name_adds_no_line_to_a_manifest)
+{
+    spc__pack_report report;
+    spc__buf manifest = SPC__BUF_INIT;
+    spc_net *net = load_every(3);
+
+    assert_ok(spc_net_store(ctx, net, "n", "f", false));
+    spc_ctx_free(ctx);
+    sql("user.db", "UPDATE network SET name = 'n' || char(10) || 'forged'");
+    open_layered(NULL);
+    seal_everything();
+    assert_net(spc__cache_pack(ctx->cache, at("pack.db"), SPC__PACK_APART, NULL,
+                               &report, &error));
+    assert_net(spc__file_read(&manifest, at("pack.manifest"), 1 << 20, &error));
+    assert_says(spc__buf_text(&manifest), "pack.db network n forged\n");
+    assert_says(spc__buf_text(&manifest), "pack.db part n forged 10\n");
+    ck_assert(strstr(spc__buf_text(&manifest), "\nforged") == NULL);
+    spc__buf_release(&manifest);
+    spc_net_free(net);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
     spc_net *net = load_every(1), *back;
@@ -1236,6 +1253,7 @@ int main(void)
     tcase_add_test(tc, a_damaged_network_is_not_merged);
     tcase_add_test(tc, a_file_that_is_no_database_is_the_reason);
     tcase_add_test(tc, a_pack_has_its_networks);
+    tcase_add_test(tc, a_name_adds_no_line_to_a_manifest);
     tcase_add_test(tc, every_allocation_may_fail);
     return run_suite(suite);
 }
