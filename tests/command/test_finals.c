@@ -449,6 +449,37 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
 }
 END_TEST
 
+/* A layer alone takes the hybrid, whose two layouts cost 12. If another layer
+ * reads one of them, only the other one counts. */
+START_TEST(a_hybrid_pays_for_both_of_its_layouts)
+{
+    static const struct {
+        double other; /* time of the second layer by pairs alone */
+        const char *takes;
+        double gain;
+    } rows[] = {{0, "none", 8}, {5, "gray+pairs", 0}};
+
+    for (int r = 0; r < LENGTH(rows); r++) {
+        joint_layer all[2] = {{.map = 4, .steps = 1, .own = -1, .chosen = -1},
+                              {.map = 4, .steps = 1, .own = -1, .chosen = -1}};
+        ck_assert(joint_layer_add(&all[0], "pairs_mma", "near=3", 10, true));
+        ck_assert(joint_layer_add(&all[0], "os_warp", "order=none", 14, false));
+        ck_assert(joint_layer_add(&all[0], "os_warp", "order=gray", 30, false));
+        ck_assert(joint_layer_add(&all[0], "pairs_mma", "near=0", 40, false));
+        if (rows[r].other > 0) {
+            ck_assert(joint_layer_add(&all[1], "pairs_mma", "near=0",
+                                      rows[r].other, true));
+            ck_assert(joint_layer_add(&all[1], "k", "order=gray", 50, false));
+        }
+        double gain = joint_choose(all, 2, 4, rows[r].other > 0 ? 3 : 6);
+        ck_assert_str_eq(all[0].options[all[0].chosen].order, rows[r].takes);
+        ck_assert_msg(fabs(gain - rows[r].gain) < 1e-9, "row %d: %g", r, gain);
+        for (int i = 0; i < 2; i++)
+            joint_layer_release(&all[i]);
+    }
+}
+END_TEST
+
 START_TEST(a_kernel_that_names_no_order_reads_a_layout_of_its_own)
 {
     static const char *const rows[][3] = {
@@ -456,6 +487,8 @@ START_TEST(a_kernel_that_names_no_order_reads_a_layout_of_its_own)
         {"os_warp", "order=none", "none"},
         {"pairs_mma", "rows=16,border=3", "pairs_mma"},
         {"k", "k border=3,order=dense", "dense"},
+        {"pairs_mma", "join=places,near=0", "pairs"},
+        {"pairs_mma", "pairs_mma near=10,m=1", "gray+pairs"},
     };
     char order[JOINT_NAME];
 
@@ -807,6 +840,7 @@ int main(void)
     tcase_add_test(tcase, a_caller_chooses_what_was_measured_and_nothing_else);
     tcase_add_test(tcase, row_orders_of_a_linear_layer_are_one);
     tcase_add_test(tcase, an_order_that_layers_share_is_paid_for_once);
+    tcase_add_test(tcase, a_hybrid_pays_for_both_of_its_layouts);
     tcase_add_test(tcase,
                    a_kernel_that_names_no_order_reads_a_layout_of_its_own);
     tcase_add_test(

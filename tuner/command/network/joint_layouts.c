@@ -15,16 +15,27 @@ enum { MOST_ORDERS = 12 };
 
 /* ---- options of layers --------------------------------------------------- */
 
-void joint_order_of(char out[JOINT_NAME], const char *template_name,
-                    const char *config)
+/* Returns the value of a parameter, such as "order=", or NULL. */
+static const char *value_of(const char *config, const char *word)
 {
-    static const char word[] = "order=";
     const char *at = strstr(config, word);
 
     /* Matches a whole word only, not the end of another parameter's name. */
     while (at != NULL && at != config && at[-1] != ',' && at[-1] != ' ')
         at = strstr(at + 1, word);
-    const char *text = at != NULL ? at + strlen(word) : template_name;
+    return at != NULL ? at + strlen(word) : NULL;
+}
+
+void joint_order_of(char out[JOINT_NAME], const char *template_name,
+                    const char *config)
+{
+    const char *order = value_of(config, "order=");
+    const char *near = value_of(config, "near=");
+    const char *text = order != NULL  ? order
+                       : near == NULL ? template_name
+                       : *near == '0' ? "pairs"
+                                      : "gray+pairs";
+
     snprintf(out, JOINT_NAME, "%.*s", (int)strcspn(text, ","), text);
 }
 
@@ -88,9 +99,19 @@ void joint_layer_release(joint_layer *layer)
 /* Lists the orders that the layers of a map can use, except the map's own
  * order. */
 typedef struct orders {
-    const char *name[MOST_ORDERS];
+    char name[MOST_ORDERS][JOINT_NAME];
     int count;
 } orders;
+
+/* Copies the next order of a name such as "gray+pairs". Returns the rest of the
+ * name, or NULL after the last. */
+static const char *next_order(char out[JOINT_NAME], const char *name)
+{
+    size_t length = strcspn(name, "+");
+
+    snprintf(out, JOINT_NAME, "%.*s", (int)length, name);
+    return name[length] == '+' ? name + length + 1 : NULL;
+}
 
 static bool is_plain(const char *order)
 {
@@ -109,10 +130,33 @@ static void collect(orders *all, const joint_layer *layer)
 {
     for (int i = 0; i < layer->count; i++) {
         const char *name = layer->options[i].order;
-        if (!is_plain(name) && find_order(all, name) < 0 &&
-            all->count < MOST_ORDERS)
-            all->name[all->count++] = name;
+        while (name != NULL) {
+            char one[JOINT_NAME];
+            name = next_order(one, name);
+            if (!is_plain(one) && find_order(all, one) < 0 &&
+                all->count < MOST_ORDERS)
+                memcpy(all->name[all->count++], one, JOINT_NAME);
+        }
     }
+}
+
+/* The orders that an option reads, one bit each. Returns false if one of them
+ * is not in the list, which was full. */
+static bool orders_of(unsigned *out, const orders *all, const char *name)
+{
+    bool known = true;
+
+    *out = 0;
+    while (name != NULL) {
+        char one[JOINT_NAME];
+        name = next_order(one, name);
+        int order = find_order(all, one);
+        if (order >= 0)
+            *out |= 1u << order;
+        else
+            known &= is_plain(one);
+    }
+    return known;
 }
 
 /* Returns the layer's fastest option among the available orders, or -1. */
@@ -122,9 +166,8 @@ static int best_of(const joint_layer *layer, const orders *all, unsigned there)
 
     for (int i = 0; i < layer->count; i++) {
         const joint_option *option = &layer->options[i];
-        int order = find_order(all, option->order);
-        bool has =
-            is_plain(option->order) || (order >= 0 && there >> order & 1);
+        unsigned reads;
+        bool has = orders_of(&reads, all, option->order) && !(reads & ~there);
         if (has && (best < 0 || option->us < layer->options[best].us))
             best = i;
     }
@@ -157,10 +200,11 @@ static unsigned own_orders(const joint_layer *layers, int count, int map,
 
     for (int i = 0; i < count; i++) {
         const joint_layer *layer = &layers[i];
+        unsigned reads;
         if (layer->map != map || layer->own < 0)
             continue;
-        int order = find_order(all, layer->options[layer->own].order);
-        there |= order >= 0 ? 1u << order : 0;
+        orders_of(&reads, all, layer->options[layer->own].order);
+        there |= reads;
     }
     return there;
 }
@@ -171,9 +215,10 @@ static unsigned own_orders(const joint_layer *layers, int count, int map,
  */
 static void take(joint_layer *layer, const orders *all, unsigned there)
 {
-    int order = find_order(all, layer->options[layer->own].order);
+    unsigned reads;
 
-    if (order >= 0 && !(there >> order & 1))
+    orders_of(&reads, all, layer->options[layer->own].order);
+    if (reads & ~there)
         layer->chosen = best_of(layer, all, there);
 }
 

@@ -17,7 +17,8 @@ enum { JOINT_ORDERS = 10, JOINT_NAME = 24 };
 
 /* The fastest kernel of a layer that reads one order. */
 typedef struct joint_option {
-    /* "none": the order of the map, which costs nothing */
+    /* "none": the order of the map, which costs nothing; hybrids read two, as
+     * "gray+pairs" */
     char order[JOINT_NAME];
     char *kernel; /* "TEMPLATE CONFIG"; owned */
     double us;
@@ -41,7 +42,9 @@ void joint_layer_release(joint_layer *layer);
 
 /*
  * Returns the order that a kernel with this configuration reads, or the
- * template's name if it has no parameter for the order, as for pairs.
+ * template's name if it has no parameter for the order. Kernels with a
+ * threshold (near=) read lists of pairs, which cost about as much as an order,
+ * and hybrids read an order as well.
  */
 void joint_order_of(char out[JOINT_NAME], const char *template_name,
                     const char *config);
