@@ -16,9 +16,7 @@ the peak of a call.
 
 import argparse
 import csv
-import math
 import os
-import statistics
 import sys
 import time
 from typing import (
@@ -27,87 +25,18 @@ from typing import (
     Dict,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Sequence,
-    Tuple,
 )
 
 import command
 import papers
 import peers
-import reference
 import scenes
 import torch
-from reference import FAR, TORCH, Layer
-
-Call = Callable[[], Any]
-MARKER = "spin_kernel"  # the kernel of torch.cuda._sleep(), between calls
-
-
-class Scene(NamedTuple):
-    """name: of the row; spec: for the command; coords: int32 [rows, 4]."""
-
-    name: str
-    spec: str
-    coords: torch.Tensor
-
-
-class Entry(NamedTuple):
-    """A call of one engine. off: the distance of its result from the
-    reference; far: the largest allowed distance."""
-
-    engine: str
-    call: Call
-    off: Callable[[Any], float]
-    far: float
-
-
-def tensors(result: Any) -> List[torch.Tensor]:
-    if isinstance(result, torch.Tensor):
-        return [result]
-    if isinstance(result, (list, tuple)):
-        return [t for part in result for t in tensors(part)]
-    return []
-
-
-def poison(result: Any) -> None:
-    """Fills results with NaN: a later call that returns the same memory without
-    computing is found."""
-    for tensor in tensors(result):
-        if tensor.is_floating_point():
-            tensor.detach().fill_(float("nan"))
-
-
-def split(
-    events: Sequence[Tuple[str, float, float]], names: Sequence[str]
-) -> Optional[Dict[str, List[float]]]:
-    """Sums kernel times by call. `events` are (name, start, us) of kernels.
-    Each call follows a marker, and the calls repeat in the order of `names`.
-    None: markers are missing."""
-    sums: List[float] = []
-    for name, _, us in sorted(events, key=lambda e: e[1]):
-        if MARKER in name:
-            sums.append(0.0)
-        elif sums:
-            sums[-1] += us
-    if not sums or len(sums) % len(names):
-        return None
-    return {n: sums[i :: len(names)] for i, n in enumerate(names)}
-
-
-def middle(times: Sequence[float]) -> Tuple[float, float]:
-    """Returns the median and the interquartile range over the median."""
-    if len(times) < 2:
-        return times[0], 0.0
-    quarters = statistics.quantiles(times, n=4)
-    median = statistics.median(times)
-    return median, (quarters[2] - quarters[0]) / median if median else 0.0
-
-
-def in_words(error: BaseException) -> str:
-    text = str(error).strip().split("\n")[0][:200]
-    return f"{type(error).__name__}: {text}"
+from layer_work import LayerWork
+from reference import Layer
+from timing import Call, Entry, Scene, in_words, middle, poison, split
 
 
 class Bench:
@@ -429,142 +358,6 @@ class Bench:
             writer.writeheader()
             writer.writerows(self.rows)
         return path
-
-
-class LayerWork:
-    """A layer on a scene with its inputs and its reference."""
-
-    def __init__(
-        self, bench: Bench, scene: Scene, layer: Layer, definition: Any
-    ) -> None:
-        self.bench, self.scene, self.layer = bench, scene, layer
-        self.map = definition or reference.Definition(layer, scene.coords)
-        kind, device = TORCH[layer.dtype], bench.device
-        draw = torch.Generator(device).manual_seed(1)
-
-        def normal(*shape: int) -> torch.Tensor:
-            made = torch.randn(*shape, generator=draw, device=device)
-            return made.to(kind)
-
-        fan = math.prod(layer.shape()[1:])
-        self.x = normal(len(self.map.inputs), layer.cin)
-        self.weight = normal(*layer.shape()) / fan**0.5
-        self.dy = normal(len(self.map.outputs), layer.cout)
-        self.wanted: Optional[Tuple[Any, ...]] = None
-
-    def wants(self) -> Tuple[Any, ...]:
-        """Returns outputs and both gradients, computed once."""
-        if self.wanted is None:
-            self.wanted = self.map.step(self.x, self.weight, self.dy)
-        return self.wanted
-
-    def build(self, engine: Any) -> Any:
-        """Returns the layer of an engine, with its order of rows. Raises an
-        error if it has other outputs."""
-        before = torch.cuda.memory_allocated() if self.bench.gpu else 0
-        torch.backends.cudnn.allow_tf32 = self.layer.dtype == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = self.layer.dtype == "tf32"
-        made = engine.layer(self.layer, self.map, self.weight)
-        made.order, made.x, made.dy = slice(None), self.x, self.dy
-        made.back = slice(None)
-        inputs = made.inputs()
-        if inputs is not None:
-            made.back = self.order(inputs, self.map.inputs, "inputs")
-            made.x = torch.empty_like(self.x)
-            made.x[made.back] = self.x
-        with torch.no_grad():
-            made.forward(made.x)
-        outputs = made.outputs()
-        if outputs is not None:
-            made.order = self.order(outputs, self.map.outputs, "outputs")
-            made.dy = torch.empty_like(self.dy)
-            made.dy[made.order] = self.dy
-        if self.bench.gpu:
-            made.static = torch.cuda.memory_allocated() - before
-        return made
-
-    def order(self, coords: Any, wanted: Any, what: str) -> Any:
-        """Returns the rows of an engine's voxels in the definition's order.
-        ValueError: they are other voxels."""
-        rows = reference.permuted(coords, wanted)
-        if rows is None:
-            raise ValueError(
-                f"its {len(coords)} {what} are not the {len(wanted)} voxels of "
-                "the definition"
-            )
-        return rows
-
-    def entry(self, name: str, built: Any, which: str) -> Entry:
-        far = FAR[self.layer.dtype]
-
-        def forward() -> Any:
-            with torch.no_grad():
-                return built.forward(built.x)
-
-        def with_map() -> Any:
-            built.remap()
-            return forward()
-
-        def off(result: Any) -> float:
-            found = built.gradients(result)
-            found = (found[0][built.order], found[1][built.back], found[2])
-            return max(
-                reference.distance(a, b) for a, b in zip(found, self.wants())
-            )
-
-        if which == "step":
-            return Entry(name, lambda: built.step(built.x, built.dy), off, far)
-        if which in ("dgrad", "wgrad"):
-            return self.gradient(name, built, which)
-        call = with_map if which == "with map" else forward
-        want = self.wants()[0]
-        return Entry(
-            name,
-            call,
-            lambda y: reference.distance(y[built.order], want),
-            far,
-        )
-
-    def gradient(self, name: str, built: Any, which: str) -> Entry:
-        """One gradient alone, of a forward pass that is kept."""
-        x = built.x.detach().requires_grad_(which == "dgrad")
-        built.weight.requires_grad_(which == "wgrad")
-        y = built.run(x)
-        built.weight.requires_grad_()
-        to, nth = (x, 1) if which == "dgrad" else (built.weight, 2)
-        want = self.wants()[nth]
-
-        def off(grad: Any) -> float:
-            mine = grad[built.back] if nth == 1 else built.ours(grad)
-            return reference.distance(mine, want)
-
-        def call() -> Any:
-            (grad,) = torch.autograd.grad(y, to, built.dy, retain_graph=True)
-            return grad
-
-        return Entry(name, call, off, FAR[self.layer.dtype])
-
-    def add_peaks(self, text: str, built: Dict[str, Any], trains: bool) -> None:
-        bench = self.bench
-        for name, made in built.items():
-            which = "step" if trains else "forward"
-            call = self.entry(name, made, which).call
-            mb = bench.trying(
-                f"{name}, {text}",
-                lambda m=made, c=call: bench.peak(m.static, c),
-            )
-            if mb is not None:
-                bench.add(
-                    self.scene.name,
-                    len(self.scene.coords),
-                    text,
-                    name,
-                    "peak",
-                    mb,
-                    "MB",
-                    pass_=which,
-                    dtype=self.layer.dtype,
-                )
 
 
 def arguments(doc: str, name: str) -> Any:
