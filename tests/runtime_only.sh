@@ -99,3 +99,15 @@ serve chain "$work/few.npy"
 [ $imported = no ] || serve centerpoint "$work/shell.npy"
 [ "$(ls "$work/target")" = ship.db ] || fail "left $(ls "$work/target")"
 chmod -R u+w "$work/target"
+
+# ---- an image with this alone
+sh "$sources/tools/runtime_image.sh" "$work/target/ship.db" "$work/image" \
+    "$work/few.npy"
+if [ "$(id -u)" = 0 ]; then
+    want=$("$deployed" "$SPC_DATABASE" chain cpu "$work/few.npy")
+    got=$(chroot "$work/image" /deployed /net.db chain cpu /few.npy)
+    echo "image: $got"
+    [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
+else
+    echo "skipped: only root can enter the image"
+fi
