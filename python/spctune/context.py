@@ -40,6 +40,7 @@ _options: Dict[str, Any] = {
     "database": None,
     "layers": (),
     "shipped": None,
+    "allow": None,
     "threads": 0,
     "background": True,
     "deterministic": None,
@@ -55,6 +56,9 @@ def options(**changes: Any) -> Dict[str, Any]:
                    ~/.cache/spctune/spctune.db
     layers         paths of read-only databases below it, best first
     shipped        folder of the databases that ship with the library; "": none
+    allow          the only templates that a pass may use:
+                   "forward=os_mma+os_warp,wgrad=wgrad_rows"; None: $SPC_ALLOW,
+                   else all
     threads        of compilers and of the cpu device; 0: all cores
     background     True: a thread compiles better kernels while others run;
                    "tune": it also tunes them; False: the first use of a layer
@@ -69,7 +73,7 @@ def options(**changes: Any) -> Dict[str, Any]:
                    is kept for the next scenes, up to four; False: it is freed.
                    spctune.empty_cache() frees it once
 
-    The first four count for contexts that do not exist yet: set them before the
+    The first five count for contexts that do not exist yet: set them before the
     first layer runs. ValueError: an unknown option or a bad value.
     """
     for name, value in changes.items():
@@ -182,6 +186,7 @@ class Context:
             device=self.device.encode(),
             database=text("database"),
             shipped=text("shipped"),
+            allow=text("allow"),
             threads=int(_options["threads"]),
             log=_log,
             layer_count=len(layers),

@@ -19,6 +19,22 @@ from support import dense_conv, scene
 import spctune
 from spctune import array, maps
 
+ALLOWED = """
+import spctune
+layer = "subm,cin=8,cout=8,k=3,dtype=f32"
+for wrong, says in (("forward=nothing", "unknown template 'nothing'"),
+                    ("", "would allow nothing")):
+    spctune.options(allow=wrong)
+    try:
+        spctune.explain(layer, 300, device="cpu")
+        raise AssertionError(wrong)
+    except spctune.InvalidError as error:
+        assert says in str(error), error
+spctune.options(allow="forward=generic")
+found = spctune.explain(layer, 300, device="cpu")
+assert found.kernel.startswith("generic "), found
+"""
+
 TUNING = """
 import spctune
 seen = []
@@ -340,7 +356,7 @@ class Tuning(unittest.TestCase):
         with self.assertRaisesRegex(spctune.Error, "'colour'"):
             spctune.explain("subm,colour=1", 1, device="cpu")
 
-    def test_tune_stores_what_db_finds(self):
+    def run_alone(self, program):
         """Runs in a process with its own database."""
         with tempfile.TemporaryDirectory() as folder:
             env = dict(
@@ -349,13 +365,19 @@ class Tuning(unittest.TestCase):
                 PYTHONPATH=os.path.dirname(os.path.dirname(spctune.__file__)),
             )
             done = subprocess.run(
-                [sys.executable, "-B", "-c", TUNING],
+                [sys.executable, "-B", "-c", program],
                 env=env,
                 capture_output=True,
                 text=True,
                 check=False,
             )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_tune_stores_what_db_finds(self):
+        self.run_alone(TUNING)
+
+    def test_only_allowed_templates_are_used(self):
+        self.run_alone(ALLOWED)
 
     def test_a_missing_scene_is_named(self):
         with self.assertRaisesRegex(spctune.NotFoundError, "nothing.bin"):
