@@ -17,6 +17,7 @@
 #include "coords/map_choice.h"
 #include "device/architecture.h"
 #include "harness/suite.h"
+#include "spc/tune.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -527,6 +528,37 @@ START_TEST(the_tuner_sees_whose_choice_it_is)
 }
 END_TEST
 
+/* An emulation under another name, as a second class of one architecture, has
+ * tuned the layer. Here it counts as missing until it is tuned here. */
+START_TEST(a_layer_that_another_device_has_tuned_is_missing_here)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    spc_scene *scene;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, "subm,cin=4,cout=4,dtype=f32", &error),
+              error.text);
+    assert_ok(spc_scene_load(&scene, "gen:uniform,n=60,extent=6", &error),
+              error.text);
+    const spc_scene *scenes[] = {scene};
+    options.effort = SPC_EFFORT_QUICK;
+    options.only = "os_generic";
+    options.missing = true;
+    options.limit_s = 60;
+    for (int i = 0; i < 3; i++) {
+        spc_ctx *ctx = open_on(SIM, database, NULL, "");
+        if (i == 0)
+            snprintf(ctx->info.name, sizeof(ctx->info.name), "sim twin");
+        assert_ok(spc_tune(&report, ctx, &conv, scenes, 1, &options),
+                  spc_ctx_error(ctx));
+        ck_assert_msg(report.was_there == (i == 2), "tuning %d", i);
+        spc_ctx_free(ctx);
+    }
+    spc_scene_free(scene);
+}
+END_TEST
+
 /* Maps are searched by a kernel that has choices, too. */
 START_TEST(a_search_of_maps_is_chosen_by_architecture)
 {
@@ -682,7 +714,9 @@ int main(void)
     tcase_add_test(all, without_a_compiler_only_code_of_this_target_serves);
     tcase_add_test(all, a_file_that_changes_is_read_again);
     tcase_add_test(all, the_tuner_sees_whose_choice_it_is);
+    tcase_add_test(all, a_layer_that_another_device_has_tuned_is_missing_here);
     tcase_add_test(all, a_search_of_maps_is_chosen_by_architecture);
+    tcase_set_timeout(all, 300);
     tcase_add_test(all, facts_are_stored_once_and_exported_with_choices);
     tcase_add_test(all, the_file_of_the_nearest_device_is_the_one_that_ships);
     tcase_add_test(all, the_architecture_of_a_target_is_its_number);
