@@ -681,6 +681,13 @@ class points : public detail::object<spc_points, spc_points_free>
         done(spc_points_create_sampled(&out.object_, get(), edge), on);
         return out;
     }
+    /* The same, with the point nearest to the voxel's centre. */
+    points centred(float edge, on_error on = {}) const
+    {
+        points out(ctx_);
+        done(spc_points_create_centred(&out.object_, get(), edge), on);
+        return out;
+    }
     spc_status update(const float *xyz, const std::int32_t *batch,
                       const std::int32_t *count, std::int64_t rows,
                       void *stream = nullptr, on_error on = {}) const

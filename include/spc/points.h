@@ -84,6 +84,12 @@ SPC_API spc_status spc_points_create_reserved(
  */
 SPC_API spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
                                              float edge);
+/* As spc_points_create_sampled, but keeps the point of each voxel that is
+ * nearest to the voxel's centre, the first of equally near ones (PointCNN++).
+ * Distances are computed in fp32, in edges. The caller frees *out. Fails as
+ * spc_points_create_sampled. */
+SPC_API spc_status spc_points_create_centred(spc_points **out, spc_points *in,
+                                             float edge);
 SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
 
 /* Fills a cloud anew on `stream`. The number of points is *count (device), or

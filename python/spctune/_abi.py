@@ -1278,6 +1278,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(c_void_p), c_void_p, POINTER(spc_points_options))),
     "spc_points_create_sampled": (c_int, (
         POINTER(c_void_p), c_void_p, c_float)),
+    "spc_points_create_centred": (c_int, (
+        POINTER(c_void_p), c_void_p, c_float)),
     "spc_points_free": (None, (c_void_p,)),
     "spc_points_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),

@@ -45,13 +45,21 @@ class Cloud:
             )
         return cls(ctx, address_of(out))
 
-    def sampled(self, edge: float, stream: Optional[int]) -> "Cloud":
-        """Returns the first point in each voxel of this edge, in ascending
-        order of the voxels. Waits for the stream."""
+    def sampled(
+        self, edge: float, stream: Optional[int], centred: bool = False
+    ) -> "Cloud":
+        """Returns the first point in each voxel of this edge, or the one
+        nearest to the voxel's centre, in ascending order of the voxels. Waits
+        for the stream."""
         out = ctypes.c_void_p()
+        create = (
+            lib.spc_points_create_centred
+            if centred
+            else lib.spc_points_create_sampled
+        )
         with self.ctx.calling():
             check = self.ctx.check
-            check(lib.spc_points_create_sampled(out, self.ptr, edge))
+            check(create(out, self.ptr, edge))
             made = Cloud(self.ctx, address_of(out))
             check(lib.spc_points_update(made.ptr, None, None, None, 0, stream))
             check(lib.spc_points_check(made.ptr, stream))

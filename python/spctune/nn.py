@@ -332,13 +332,15 @@ class PointConv(Convolution):
     radius   an output sees the inputs within this distance, in the unit of the
              points
     nearest  an output sees at most this many nearest inputs; 0: all
-    voxel    outputs are at the first point in each voxel of this edge; 0: at
-             all points, or at those of forward(x, to)
+    voxel    outputs are at one point in each voxel of this edge; 0: at all
+             points, or at those of forward(x, to)
+    keep     that point: "first" in the order of rows, or the one nearest to the
+             "centre" of its voxel
 
     The cube of edge 2 * radius about an output has kernel_size cells along each
     axis. An input has the weights of the cell in which it lies, and a cell may
-    have several inputs or none. InvalidError: no radius, or both `voxel` and
-    `to`.
+    have several inputs or none. InvalidError: no radius, another `keep`, or
+    both `voxel` and `to`.
     """
 
     def __init__(
@@ -353,6 +355,7 @@ class PointConv(Convolution):
         bias: bool = True,
         device: Any = None,
         dtype: Any = None,
+        keep: str = "first",
     ) -> None:
         kernel = three(kernel_size)
         super().__init__(cin, cout, kernel, groups, bias, device, dtype)
@@ -361,7 +364,9 @@ class PointConv(Convolution):
                 f"a radius of {radius}: a number above 0, in the unit of the "
                 "points"
             )
-        self.kernel_size, self.voxel = kernel, voxel
+        if keep not in ("first", "centre"):
+            raise InvalidError(f"unknown keep '{keep}' (first, centre)")
+        self.kernel_size, self.voxel, self.keep = kernel, voxel, keep
         self.words = _point_words(kernel, radius, nearest)
 
     @apart
@@ -377,13 +382,15 @@ class PointConv(Convolution):
             )
         place = x.place if to is None else to.place
         if self.voxel:
-            place = x.place.sample(self.voxel)
+            place = x.place.sample(self.voxel, self.keep == "centre")
         m = near(x, place, self.words)
         y = self.run(x.features, m, self.words, m.rows_out)
         return PointTensor.at(place, y)
 
     def extra_repr(self) -> str:
         words = f"{self.in_channels}, {self.out_channels}, '{self.words}'"
+        if self.keep != "first":
+            words += f", keep='{self.keep}'"
         return words + (f", voxel={self.voxel}" if self.voxel else "")
 
 

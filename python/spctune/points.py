@@ -25,7 +25,7 @@ class Place:
         self._cloud: Optional[Cloud] = None
         self._stamp: Tuple[int, ...] = ()
         self._maps: Dict[str, List[Map]] = {}
-        self._samples: Dict[float, "Place"] = {}
+        self._samples: Dict[Tuple[float, bool], "Place"] = {}
 
     def __reduce__(self) -> Any:
         return (Place, (self.points, self.batch))
@@ -65,19 +65,19 @@ class Place:
         known.append(clouds.join(here, there, words))
         return known[-1]
 
-    def sample(self, edge: float) -> "Place":
-        """Returns the first point in each voxel of this edge, in ascending
-        order of the voxels."""
+    def sample(self, edge: float, centred: bool = False) -> "Place":
+        """Returns the first point in each voxel of this edge, or the one
+        nearest to the voxel's centre, in ascending order of the voxels."""
         cloud = self.cloud()
-        found = self._samples.get(edge)
+        found = self._samples.get((edge, centred))
         if found is None:
-            made = cloud.sampled(edge, _stream(self.points))
+            made = cloud.sampled(edge, _stream(self.points), centred)
             rows = (made.rows,)
             source = _copied(cloud.ctx, made.sources(), rows, self.points)
             source = source.long()
             batch = None if self.batch is None else self.batch[source]
             found = Place(self.points.detach()[source], batch)
-            self._samples[edge] = found
+            self._samples[edge, centred] = found
         return found
 
 

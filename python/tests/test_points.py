@@ -167,6 +167,28 @@ class Layers(unittest.TestCase):
             N,
         )
 
+    def test_the_point_nearest_to_the_centre_is_kept(self):
+        edge = 0.125
+        voxel = torch.floor(self.points / edge)
+        square = ((self.points / edge - voxel - 0.5) ** 2).sum(1)
+        key = torch.cat([self.batch[:, None].long(), voxel.long()], 1)
+        best = {}
+        for row, at in enumerate(map(tuple, key.tolist())):
+            if at not in best or square[row] < square[best[at]]:
+                best[at] = row
+        rows = torch.tensor([best[at] for at in sorted(best)])
+        layers = [
+            nn.PointConv(8, 16, 3, radius=0.25, voxel=edge, keep=keep)
+            for keep in ("first", "centre")
+        ]
+        x = self.at(self.x)
+        first, centred = (layer(x).points for layer in layers)
+        self.assertTrue(torch.equal(centred, self.points[rows]))
+        self.assertEqual(first.shape, centred.shape)
+        self.assertFalse(torch.equal(first, centred))
+        with self.assertRaisesRegex(spctune.InvalidError, "first, centre"):
+            nn.PointConv(8, 16, radius=1, voxel=1, keep="last")
+
     def test_whole_coordinates_are_a_submanifold_layer(self):
         voxels = torch.unique(torch.randint(0, 8, (150, 3)), dim=0)
         x = torch.randn(len(voxels), 8)

@@ -140,7 +140,7 @@ static spc_status sample(spc_points **out, spc_points *from, float edge,
                          int64_t capacity, spc_error *error)
 {
     spc_status status =
-        spc__points_make_sampled(out, from, edge, capacity, error);
+        spc__points_make_sampled(out, from, edge, capacity, false, error);
 
     if (status == SPC_OK)
         status = spc__points_pick(*out, NULL, error);
@@ -159,7 +159,7 @@ static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
 
     /* Without a sample, the capacity of the source is the only safe number. */
     if (!has_sample(plan))
-        return spc__points_make_sampled(out, from, edge, most, error);
+        return spc__points_make_sampled(out, from, edge, most, false, error);
     *out = NULL;
     if ((status = sample(&wide, from, edge, most, error)) == SPC_OK) {
         double wanted = capacity_for(plan, (double)wide->rows.rows);

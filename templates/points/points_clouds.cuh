@@ -67,6 +67,41 @@ SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
     }
 }
 
+/* The squared distance of a point to the centre of its voxel, in edges. */
+SPC_DEVICE float from_centre(const spc_place_args *args, int row)
+{
+    spc_b16 p = spc_load16(args->from + 4ll * row);
+    float at[3] = {spc_bits_f32(p.x), spc_bits_f32(p.y), spc_bits_f32(p.z)};
+    float sum = 0;
+
+    SPC_UNROLL
+    for (int i = 0; i < 3; i++) {
+        float v = spc_mul_rn(at[i], args->inverse);
+        float d = spc_add_rn(spc_add_rn(v, -(float)floor_of(v)), -0.5f);
+        sum = spc_add_rn(sum, spc_mul_rn(d, d));
+    }
+    return sum;
+}
+
+/* The row of `from` that a voxel keeps. */
+SPC_DEVICE int kept_of(const spc_place_args *args, int voxel)
+{
+    int kept = args->picked[voxel];
+
+    /* If no voxel has a second point there is no list of equal rows. */
+    if (!args->twins || args->merged[SPC_INDEX_DUPLICATES] == 0)
+        return kept;
+    float least = from_centre(args, kept);
+    for (int i = args->twin_begin[voxel]; i < args->twin_begin[voxel + 1]; i++) {
+        float square = from_centre(args, args->twins[i]);
+        if (square < least) {
+            least = square;
+            kept = args->twins[i];
+        }
+    }
+    return kept;
+}
+
 /* Copies the rows of another cloud that a set of voxels has kept. */
 SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
 {
@@ -77,7 +112,7 @@ SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
         args->stats[SPC_POINTS_ROWS] = asked;
     }
     for (int row = first_thread(); row < rows; row += all_threads()) {
-        int from = args->picked[row];
+        int from = kept_of(args, row);
         args->sources[row] = from;
         spc_store16(args->to.at + 4ll * row, spc_load16(args->from + 4ll * from));
     }

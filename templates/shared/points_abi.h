@@ -54,6 +54,12 @@ typedef struct spc_place_args {
     const float *from;
     const int *picked; /* row of `from` for each point */
     int *sources;
+    /* If `twins` is not null, each point is the one nearest to the centre of
+     * its voxel, floor(p * inverse): those of voxel v are the rows twins[i] for
+     * twin_begin[v] <= i < twin_begin[v + 1]. Without duplicates in `merged`,
+     * the statistics of the voxels, `picked` has the only point of each. */
+    const int *twins, *twin_begin, *merged;
+    float inverse;
 } spc_place_args;
 
 /* The cell of every point, floor(p * inverse), as a row of coordinates. */

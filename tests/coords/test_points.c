@@ -979,6 +979,96 @@ START_TEST(down_sampling_keeps_the_first_point_of_each_voxel)
 }
 END_TEST
 
+static float from_centre(const cloud *c, int row, float edge)
+{
+    float sum = 0;
+
+    for (int a = 0; a < 3; a++) {
+        volatile float scaled = c->at[row][a] * (1 / edge);
+        volatile float d = scaled - floorf(scaled) - 0.5f;
+        volatile float square = d * d;
+        volatile float so_far = sum + square;
+        sum = so_far;
+    }
+    return sum;
+}
+
+/* No point of a voxel is nearer to its centre than the kept one, and no earlier
+ * one is as near. Returns how many kept points are not the first of their
+ * voxels. */
+static int check_centred(const cloud *c, const int32_t *kept, int count,
+                         float edge)
+{
+    int others = 0;
+
+    for (int k = 0; k < count; k++) {
+        bool is_first = true;
+        for (int i = 0; i < c->rows; i++) {
+            bool same = c->batch[kept[k]] == c->batch[i];
+            for (int a = 0; a < 3; a++)
+                same &= voxel_along(c->at[kept[k]][a], edge) ==
+                        voxel_along(c->at[i][a], edge);
+            if (!same)
+                continue;
+            float at = from_centre(c, i, edge),
+                  best = from_centre(c, kept[k], edge);
+            ck_assert(at > best || (at == best && i >= kept[k]));
+            is_first &= i >= kept[k];
+        }
+        others += !is_first;
+    }
+    return others;
+}
+
+/* Both ways of sampling keep a point of the same voxels. */
+static int check_both(spc_ctx *ctx, const cloud *c, float edge)
+{
+    int32_t kept[150];
+    float at[150][4];
+    spc_points *points = make_points(ctx, c), *first, *centred;
+
+    assert_done(spc_points_create_sampled(&first, points, edge));
+    assert_done(spc_points_create_centred(&centred, points, edge));
+    for (int frame = 0; frame < 2; frame++) {
+        assert_done(spc_points_update(first, NULL, NULL, NULL, 0, NULL));
+        assert_done(spc_points_update(centred, NULL, NULL, NULL, 0, NULL));
+        assert_done(spc_points_check(first, NULL));
+        assert_done(spc_points_check(centred, NULL));
+    }
+    int count = (int)spc_points_rows(centred);
+    ck_assert_int_eq(count, spc_points_rows(first));
+    assert_done(spc_memory_download(kept, ctx, spc_points_sources(centred),
+                                    4 * (size_t)count));
+    assert_done(spc_memory_download(at, ctx, spc_points_data(centred),
+                                    16 * (size_t)count));
+    for (int i = 0; i < count; i++)
+        ck_assert_mem_eq(at[i], c->at[kept[i]], 12);
+    int others = check_centred(c, kept, count, edge);
+    spc_points_free(centred);
+    spc_points_free(first);
+    spc_points_free(points);
+    return others;
+}
+
+START_TEST(centred_sampling_keeps_the_point_nearest_to_the_centre)
+{
+    spc__random random;
+
+    spc__random_init(&random, 17);
+    cloud c = draw_cloud(150, 2, 120, 1.0f / 1024, &random);
+    ck_assert_int_gt(check_both(contexts[_i], &c, 0.03125f), 0);
+    /* Every voxel has a single point, so there is no list of others. */
+    check_both(contexts[_i], &c, 1.0f / 4096);
+    release(&c);
+    for (int number = 0; number < AWKWARD; number++)
+        if (!is_slow(_i) || suite_takes(number)) {
+            c = draw_awkward(number, 100, &random);
+            check_both(contexts[_i], &c, awkward[number].radius);
+            release(&c);
+        }
+}
+END_TEST
+
 /* ---- layers -------------------------------------------------------------- */
 
 /* A layer with everything it needs on a device. */
@@ -1566,6 +1656,9 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases,
                         down_sampling_keeps_the_first_point_of_each_voxel, 0,
                         context_count);
+    tcase_add_loop_test(cases,
+                        centred_sampling_keeps_the_point_nearest_to_the_centre,
+                        0, context_count);
     tcase_add_loop_test(of_layers,
                         voxel_convolution_is_a_special_case_bit_by_bit, 0,
                         context_count);

@@ -1167,6 +1167,7 @@ static spc_db_exchange *exchange(which w)
       stream)                                                                  \
     X(S, 3, spc_points_create_reserved, out_cloud, ctx, points_options)                \
     X(S, 3, spc_points_create_sampled, out_cloud, cloud, real)                \
+    X(S, 3, spc_points_create_centred, out_cloud, cloud, real)                 \
     X(V, 1, spc_points_free, no_cloud)                                         \
     X(S, 6, spc_points_update, cloud, points, no_batch, device_count,          \
       rows_of_four, stream)                                                    \

@@ -273,14 +273,16 @@ spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
 
 /* ---- sampling ------------------------------------------------------------ */
 
-static spc_status create_voxels(spc_points *p, spc_error *error)
+static spc_status create_voxels(spc_points *p, bool centred, spc_error *error)
 {
-    return spc__points_cells_create(&p->voxels, &p->voxel_coords, p->from,
-                                    p->inverse, SPC_DUPLICATES_FIRST, error);
+    /* A set that merges by sums lists the rows of each voxel. */
+    return spc__points_cells_create(
+        &p->voxels, &p->voxel_coords, p->from, p->inverse,
+        centred ? SPC_DUPLICATES_SUM : SPC_DUPLICATES_FIRST, error);
 }
 
 spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
-                                    float edge, int64_t capacity,
+                                    float edge, int64_t capacity, bool centred,
                                     spc_error *error)
 {
     spc_points_options o = {
@@ -299,7 +301,7 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
         /* Kernels multiply by the inverse. Every place uses this one number, so
          * all round alike. */
         (*out)->inverse = 1 / edge;
-        status = create_voxels(*out, error);
+        status = create_voxels(*out, centred, error);
     }
     if (status != SPC_OK) {
         spc_points_free(*out);
@@ -308,19 +310,33 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
     return status;
 }
 
-spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
-                                     float edge)
+/* `name` is the public function. */
+static spc_status create_sampled(const char *name, spc_points **out,
+                                 spc_points *in, float edge, bool centred)
 {
     spc_error error = {0};
-    spc_status status = spc__need(in ? spc__error_of(in->rows.ctx) : NULL,
-                                  __func__, "out", out, "in", in, NULL);
+    spc_status status = spc__need(in ? spc__error_of(in->rows.ctx) : NULL, name,
+                                  "out", out, "in", in, NULL);
 
     if (out)
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = spc__points_make_sampled(out, in, edge, in->rows.capacity, &error);
+    status = spc__points_make_sampled(out, in, edge, in->rows.capacity, centred,
+                                      &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->rows.ctx, &error);
+}
+
+spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
+                                     float edge)
+{
+    return create_sampled(__func__, out, in, edge, false);
+}
+
+spc_status spc_points_create_centred(spc_points **out, spc_points *in,
+                                     float edge)
+{
+    return create_sampled(__func__, out, in, edge, true);
 }
 
 static spc_status clear_stats(const spc_points *p, void *stream,
@@ -348,12 +364,16 @@ static spc_status run_fill(spc_points *p, spc__points_step step,
 
 spc_status spc__points_pick(spc_points *p, void *stream, spc_error *error)
 {
-    /* The first point of each voxel, as the set merges equal voxels into their
-     * first row. */
+    /* The set merges equal voxels into their first row. With twins, it lists
+     * the others, from which the nearest one is chosen. */
     spc_place_args args = {.source = p->voxels->count,
                            .from = p->from->at,
                            .picked = p->voxels->order,
-                           .sources = p->sources};
+                           .sources = p->sources,
+                           .twins = p->voxels->twins,
+                           .twin_begin = p->voxels->twin_begin,
+                           .merged = p->voxels->stats,
+                           .inverse = p->inverse};
     spc_status status = spc__coords_need_filled(&p->from->rows, error);
 
     if (status == SPC_OK)

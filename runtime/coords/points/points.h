@@ -50,9 +50,10 @@ spc_status spc__points_check_extent(const spc_points_options *options,
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
                             const spc_points_options *options, spc_points *from,
                             spc_error *error);
-/* Makes a sampled cloud with this capacity. */
+/* Makes a sampled cloud with this capacity, of the first point of each voxel, or
+ * of the one nearest to its centre. */
 spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
-                                    float edge, int64_t capacity,
+                                    float edge, int64_t capacity, bool centred,
                                     spc_error *error);
 /* Fills the cloud from the caller's points (spc_points_update). */
 spc_status spc__points_fill(spc_points *points, const float *xyz,

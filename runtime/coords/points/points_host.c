@@ -83,6 +83,48 @@ static void assign_cells(const spc_ctx *ctx, const void *args)
     }
 }
 
+/* The largest integer that is not above v. */
+static int floor_of(float v)
+{
+    /* A cast truncates towards 0, so negative fractions need one less. floorf()
+     * may be a library call. */
+    int whole = (int)v;
+
+    return whole - (v < (float)whole);
+}
+
+/* The squared distance of a point to the centre of its voxel, in edges. */
+static float from_centre(const spc_place_args *a, int row)
+{
+    const float *at = a->from + 4 * (size_t)row;
+    float sum = 0;
+
+    for (int i = 0; i < 3; i++) {
+        float v = at[i] * a->inverse;
+        float d = v - (float)floor_of(v) - 0.5f;
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* The row of `from` that a voxel keeps. */
+static int kept_of(const spc_place_args *a, int voxel)
+{
+    int kept = a->picked[voxel];
+
+    if (!a->twins)
+        return kept;
+    float least = from_centre(a, kept);
+    for (int i = a->twin_begin[voxel]; i < a->twin_begin[voxel + 1]; i++) {
+        float square = from_centre(a, a->twins[i]);
+        if (square < least) {
+            least = square;
+            kept = a->twins[i];
+        }
+    }
+    return kept;
+}
+
 /* Fills a sampled cloud with the points that were picked. */
 static void pick(const spc_ctx *ctx, const void *args)
 {
@@ -93,20 +135,10 @@ static void pick(const spc_ctx *ctx, const void *args)
     *a->to.count = rows;
     a->stats[SPC_POINTS_ROWS] = asked;
     for (int row = 0; row < rows; row++) {
-        a->sources[row] = a->picked[row];
-        memcpy(a->to.at + 4 * (size_t)row, a->from + 4 * (size_t)a->picked[row],
-               16);
+        int from = kept_of(a, row);
+        a->sources[row] = from;
+        memcpy(a->to.at + 4 * (size_t)row, a->from + 4 * (size_t)from, 16);
     }
-}
-
-/* The largest integer that is not above v. */
-static int floor_of(float v)
-{
-    /* A cast truncates towards 0, so negative fractions need one less. floorf()
-     * may be a library call. */
-    int whole = (int)v;
-
-    return whole - (v < (float)whole);
 }
 
 /* Finds the cell of each point. */
