@@ -229,7 +229,7 @@ static spc_status check_listed(spc__layer *layer, sqlite3_stmt *stmt, bool row,
     if (state == NULL)
         return spc__fail(error, SPC_ENOTFOUND,
                          "the problem has no trial '%.300s' in '%s': db show "
-                         "lists those it has",
+                         "lists its trials",
                          choice, layer->path);
     if (strcmp(state, "ok") != 0)
         return spc__fail(error, SPC_EINVAL,

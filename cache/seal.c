@@ -225,9 +225,9 @@ const char *spc__seal_fault(const spc__layer *layer, bool sealed)
     if (!sealed)
         return "it has no digest";
     return layer->manifest != NULL
-               ? "it is not what its digest was made of, or not in the signed "
+               ? "it does not match its digest, or not in the signed "
                  "manifest"
-               : "it is not what its digest was made of";
+               : "it does not match its digest";
 }
 
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,

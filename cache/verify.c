@@ -217,7 +217,7 @@ static spc_status verify_manifest(verification *v, const spc__layer *layer)
 
     return missing == 0 ? SPC_OK
                         : report(v, layer, "manifest", missing,
-                                 "not all records that it lists are there");
+                                 "records that it lists are missing");
 }
 
 spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,

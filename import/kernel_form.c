@@ -380,19 +380,19 @@ static struct strides strides_of(const char *order, const int axes[3],
                                  const spc_kernel_shape *shape)
 {
     struct strides out = {0};
-    int64_t step = 1;
+    int64_t stride = 1;
 
     for (int at = 4; at >= 0; at--) {
         if (order[at] == 'o') {
-            out.out = step;
-            step *= shape->cout;
+            out.out = stride;
+            stride *= shape->cout;
         } else if (order[at] == 'i') {
-            out.in = step;
-            step *= shape->cin;
+            out.in = stride;
+            stride *= shape->cin;
         } else {
             int axis = axes[order[at] - 'a'];
-            out.axis[axis] = step;
-            step *= shape->kernel[axis];
+            out.axis[axis] = stride;
+            stride *= shape->kernel[axis];
         }
     }
     return out;

@@ -266,7 +266,7 @@ static spc_status read_weights(reading *r)
         w->shape[0] > INT32_MAX || w->shape[4] > INT32_MAX)
         return spc__onnx_fail(
             r->of.node, SPC_EFORMAT,
-            "reads weights '%.60s', which are no array "
+            "reads weights '%.60s', which are not an array "
             "[cout][x][y][z][cin] of the file",
             r->of.node->pb->n_input > 1 ? r->of.node->pb->input[1] : "");
     r->weights = w;
@@ -285,12 +285,13 @@ static spc_status read_channels(float **out, const reading *r,
 
     *out = NULL;
     if (array == NULL || spc_array_elements(array) != count)
-        return spc__onnx_fail(r->of.node, SPC_EFORMAT,
-                              "is followed by '%.40s' ('%.40s'), whose input "
-                              "%zu is no array of %lld numbers, one for each "
-                              "channel",
-                              node->name != NULL ? node->name : "",
-                              node->op_type, input, (long long)count);
+        return spc__onnx_fail(
+            r->of.node, SPC_EFORMAT,
+            "is followed by '%.40s' ('%.40s'), whose input %zu is not an array "
+            "of %lld numbers, one for each "
+            "channel",
+            node->name != NULL ? node->name : "", node->op_type, input,
+            (long long)count);
     if ((*out = calloc((size_t)count, sizeof(float))) == NULL)
         return spc__fail_memory(r->of.b->error, (size_t)count * 4);
     return spc_array_floats(*out, array, r->of.b->error);
@@ -305,8 +306,8 @@ static spc_status need_bias(reading *r)
     return SPC_OK;
 }
 
-/* The bias of the node itself: of whole numbers it is in units of the step of
- * the outputs. */
+/* Reads the bias of the node itself. A bias of integers is in units of the
+ * outputs' quantisation step. */
 static spc_status read_own_bias(reading *r)
 {
     const Spc__Pb__Node *node = r->of.node->pb;

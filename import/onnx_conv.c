@@ -189,7 +189,7 @@ static spc_status note_rulebook(const spc__onnx_layer *r,
                  "has",
                  r->rulebook);
     snprintf(text, sizeof(text),
-             "layer '%s' is inverse and %s: it goes back over '%s', which made "
+             "layer '%s' is inverse and %s: it inverts '%s', which made "
              "its rows",
              r->name, named, book->layer);
     return spc_net_add_note(r->b->net, text, r->b->error);

@@ -193,7 +193,7 @@ static spc_status check_names(const spc_onnx *onnx, spc_error *error)
     qsort(names, count, sizeof(*names), compare_names);
     for (size_t i = 1; i < count && status == SPC_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            status = bad_array(onnx, names[i], "is there twice", error);
+            status = bad_array(onnx, names[i], "occurs twice", error);
     free(names);
     return status;
 }

@@ -37,7 +37,8 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
     if (strcmp(node->pb->op_type, "ImplicitGemmInt8") == 0) {
         float step = 0;
         spc__onnx_float(node, &step, "input_scale");
-        /* The file states a step; a range has 127 of them on each side. */
+        /* The file states a quantisation step. A range has 127 steps on each
+         * side. */
         out->inputs[0] = 127 * step;
         out->int8 = true;
     }

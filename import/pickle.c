@@ -148,7 +148,7 @@ static spc_status take(const unsigned char **out, reader *r, size_t bytes)
 {
     *out = NULL;
     if (bytes > (size_t)(r->end - r->at))
-        return damaged(r, "goes on past its end");
+        return damaged(r, "continues past its end");
     *out = r->at;
     r->at += bytes;
     return SPC_OK;
@@ -419,7 +419,7 @@ static spc_status put(reader *r, size_t length_bytes)
     /* A writer numbers its places from 0 on, so a file of n bytes has fewer
      * than n places. */
     if (place > r->end - r->begin || r->depth == 0)
-        return damaged(r, "remembers nothing, or at an impossible place");
+        return damaged(r, "memoizes nothing, or at an invalid index");
     if (!reserve(&r->memo, &r->memo_room, (size_t)place + 1))
         return spc__fail_memory(r->error, (size_t)place);
     r->memo[place] = r->stack[r->depth - 1];
@@ -548,7 +548,7 @@ static spc_status call(reader *r, const spc__pickle *what,
     if (strcmp(what->text, parameter_name) == 0)
         return arguments->count > 0
                    ? push(r, arguments->items[0])
-                   : damaged(r, "makes a parameter of nothing");
+                   : damaged(r, "makes a parameter without a tensor");
     if (strcmp(what->text, tensor_name) != 0)
         return damaged(r, "calls the type of a storage");
     return push_copy(r, SPC__PICKLE_TENSOR, arguments, 6);
@@ -564,7 +564,7 @@ static spc_status run_reduce(reader *r)
         return status;
     if (what->kind != SPC__PICKLE_GLOBAL ||
         arguments->kind != SPC__PICKLE_TUPLE)
-        return damaged(r, "calls something that is no function");
+        return damaged(r, "calls an object that is not a function");
     return call(r, what, arguments);
 }
 
@@ -577,7 +577,7 @@ static spc_status run_build(reader *r)
     if (status == SPC_OK)
         status = top(&of, r, SPC__PICKLE_DICT);
     if (status == SPC_OK && state->kind != SPC__PICKLE_DICT)
-        status = damaged(r, "sets a state that is no dict");
+        status = damaged(r, "sets a state that is not a dict");
     return status;
 }
 
@@ -591,7 +591,7 @@ static spc_status run_persistent(reader *r)
     if (tuple->kind != SPC__PICKLE_TUPLE || tuple->count == 0 ||
         tuple->items[0]->kind != SPC__PICKLE_TEXT ||
         strcmp(tuple->items[0]->text, "storage") != 0)
-        return damaged(r, "refers to something that is no storage");
+        return damaged(r, "refers to an object that is not a storage");
     return push_copy(r, SPC__PICKLE_STORAGE, tuple, 5);
 }
 

@@ -131,14 +131,14 @@ static bool read_storage(tensor *out, const spc__pickle *storage)
  * cannot ask for any amount of memory. */
 static bool fits_storage(const tensor *t)
 {
-    int64_t last = t->offset, step;
+    int64_t last = t->offset, reach;
 
     if (t->elements == 0)
         return true;
     for (int i = 0; i < t->array.rank; i++)
         if (__builtin_mul_overflow(t->array.shape[i] - 1, t->strides[i],
-                                   &step) ||
-            __builtin_add_overflow(last, step, &last))
+                                   &reach) ||
+            __builtin_add_overflow(last, reach, &last))
             return false;
     return last < t->stored && t->elements <= t->stored;
 }
@@ -164,7 +164,7 @@ static spc_status read_tensor(tensor *out, const reader *r, const char *name,
         !read_numbers(out->strides, strides) ||
         !spc__array_measure(&out->array))
         return bad(r, name,
-                   "has sizes or strides that are no numbers from 0, or whose "
+                   "has sizes or strides that are not numbers from 0, or whose "
                    "product does not fit 64 bits");
     out->elements = spc_array_elements(&out->array);
     if (!fits_storage(out))
@@ -186,7 +186,7 @@ static spc_status load_storage(const unsigned char **out, reader *r,
         return bad(r, t->array.name, "has a storage that is not in the file");
     if (member.bytes / each != (uint64_t)t->stored)
         return bad(r, t->array.name,
-                   "has a storage of another size than it says");
+                   "has a storage whose size differs from the stated one");
     if (r->storages[member.index] == NULL)
         status = spc__archive_unpack(&r->storages[member.index], &r->archive,
                                      &member);
@@ -196,12 +196,12 @@ static spc_status load_storage(const unsigned char **out, reader *r,
 
 static bool is_contiguous(const tensor *t)
 {
-    int64_t step = 1;
+    int64_t stride = 1;
 
     for (int i = t->array.rank - 1; i >= 0; i--) {
-        if (t->array.shape[i] != 1 && t->strides[i] != step)
+        if (t->array.shape[i] != 1 && t->strides[i] != stride)
             return false;
-        step *= t->array.shape[i];
+        stride *= t->array.shape[i];
     }
     return true;
 }
@@ -295,11 +295,12 @@ static spc_status add_table(reader *r, const spc__pickle *root)
     spc_status status = SPC_OK;
 
     if (table == NULL)
-        return spc__fail(r->error, SPC_EFORMAT,
-                         "cannot read '%s': it is no table of tensors, and has "
-                         "none named model_state, state_dict or model: save "
-                         "model.state_dict()",
-                         r->archive.file->path);
+        return spc__fail(
+            r->error, SPC_EFORMAT,
+            "cannot read '%s': it is not a dict of tensors, and has no dict "
+            "named model_state, state_dict or model: save "
+            "model.state_dict()",
+            r->archive.file->path);
     for (size_t i = 0; i < table->count && status == SPC_OK; i += 2)
         if (table->items[i]->kind == SPC__PICKLE_TEXT &&
             table->items[i + 1]->kind == SPC__PICKLE_TENSOR)

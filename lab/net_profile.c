@@ -234,7 +234,7 @@ spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
     if (status != SPC_OK)
         return status;
     if (!plan->checked)
-        return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
+        return spc__fail(error, SPC_ESTATE, "there is no run that was checked");
     if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) != SPC_OK ||
         (status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
         return status;

@@ -67,7 +67,7 @@ spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
         return spc__fail(error, SPC_ESTATE,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
-                                       : "nothing was run and checked");
+                                       : "there is no run that was checked");
     if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) == SPC_OK)
         status = spc__net_check_buffers(plan, buffers, error);
     for (int t = 0; t < plan->net->tensor_count && status == SPC_OK; t++)

@@ -73,13 +73,13 @@ spc_status spc_net_plan_scene_of_set(spc_scene **out, const spc_net_plan *plan,
         return spc__fail(error, SPC_EINVAL,
                          "the network fills no set %d from others", set);
     if (!plan->checked)
-        return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
+        return spc__fail(error, SPC_ESTATE, "there is no run that was checked");
     int64_t rows = spc_coords_rows(plan->sets[set]);
     int32_t *coords;
     snprintf(name, sizeof(name), "set %d", set);
     status =
         plan->net->sets[set].cloud
-            ? spc__points_steps(&coords, spc__points_of(plan->sets[set]), error)
+            ? spc__points_units(&coords, spc__points_of(plan->sets[set]), error)
             : spc__coords_fetch(&coords, plan->ctx,
                                 spc_coords_data(plan->sets[set]), rows, NULL,
                                 error);

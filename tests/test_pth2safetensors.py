@@ -109,7 +109,7 @@ class Conversion(unittest.TestCase):
         strange = Tensor("torch.complex64", (1,), b"12345678")
         for checkpoint, key, said in (
                 ({"a": {"w": weight}, "b": {"w": weight}}, None, "a, b"),
-                ({"epoch": 3}, None, "no table of tensors"),
+                ({"epoch": 3}, None, "no dict of tensors"),
                 ([1], None, "state_dict"),
                 ({"a": {"w": weight}}, "c", "no 'c'"),
                 ({"a": {"w": 1}}, "a", "no tensors"),

@@ -53,13 +53,13 @@ def find_table(checkpoint, key, is_tensor):
     if is_table(checkpoint, is_tensor):
         return checkpoint
     if not isinstance(checkpoint, dict):
-        raise Mistake("the checkpoint is no table of tensors: save "
+        raise Mistake("the checkpoint is not a dict of tensors: save "
                       "model.state_dict()")
     found = [name for name, value in checkpoint.items()
              if is_table(value, is_tensor)]
     if len(found) != 1:
         raise Mistake("the checkpoint holds "
-                      + (", ".join(found) if found else "no table of tensors")
+                      + (", ".join(found) if found else "no dict of tensors")
                       + ": say which with --key")
     return checkpoint[found[0]]
 

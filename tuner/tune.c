@@ -171,7 +171,7 @@ static spc_status find_what_is_there(run *r)
         r->known = spc__record_recall(&r->record, &r->candidates);
     if (status == SPC_OK && take_what_is_there(r))
         return SPC_OK;
-    /* Clears the flag, as the search needs the whole space, not only the
+    /* Drops these candidates, as the search needs the whole space, not only
      * candidates that were tried once. */
     spc__candidates_release(&r->candidates);
     memset(&r->candidates, 0, sizeof(r->candidates));

@@ -37,7 +37,7 @@ static spc_status take(spc__exchange *exchange, spc__intake *intake,
     static const char *const reasons[] = {
         [SPC__FATE_ACCEPTED] = "",
         [SPC__FATE_KNOWN] = "",
-        [SPC__FATE_OLDER] = "what is there is newer",
+        [SPC__FATE_OLDER] = "the existing one is newer",
         [SPC__FATE_STALE] = "its template has changed since: it is a hint",
         [SPC__FATE_REJECTED] = "",
     };

@@ -125,7 +125,7 @@ static spc_status write_record(output *out, spc__record *record,
         out->write(out->line.data, out->line.length, out->payload);
     return status == SPC_OK
                ? status
-               : spc__fail(error, status, "what is exported cannot be written");
+               : spc__fail(error, status, "the export cannot be written");
 }
 
 /* True if the fact holds for all devices of a class. */

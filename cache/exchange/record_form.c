@@ -368,7 +368,7 @@ static spc_status read_quoted(spc__buf *out, reader *in)
             byte = read_escape(in);
         if (byte == '\0')
             return spc__fail(in->error, SPC_EFORMAT,
-                             "what stands behind '\\' makes no sense");
+                             "an invalid escape follows '\\'");
         spc__buf_append(out, &byte, 1);
     }
     if (in->at == in->end)
@@ -406,7 +406,7 @@ static spc_status read_code(spc__record *out, reader *in)
     while (in->at < in->end && *in->at != ' ')
         in->at++;
     if (!spc__base64_read(&out->code, start, (size_t)(in->at - start)))
-        return spc__fail(in->error, SPC_EFORMAT, "its code is no base64");
+        return spc__fail(in->error, SPC_EFORMAT, "its code is not base64");
     out->has_code = true;
     return SPC_OK;
 }
@@ -438,12 +438,11 @@ static spc_status read_fields(spc__record *out, reader *in)
         in->at += *in->at == ' ';
         int found = find_field(kind, out->filled, in);
         if (found < 0) {
-            status =
-                spc__fail(in->error, SPC_EFORMAT,
-                          "'%.*s' is no field of a %s, or stands in "
-                          "another place",
-                          (int)(in->end - in->at < 20 ? in->end - in->at : 20),
-                          in->at, kind->name);
+            status = spc__fail(
+                in->error, SPC_EFORMAT,
+                "'%.*s' is not a field of a %s, or is in the wrong position",
+                (int)(in->end - in->at < 20 ? in->end - in->at : 20), in->at,
+                kind->name);
             break;
         }
         while (out->filled < found)
@@ -456,7 +455,7 @@ static spc_status read_fields(spc__record *out, reader *in)
         spc__record_add(out, spc__buf_text(&value));
         if (status == SPC_OK && in->at < in->end && *in->at != ' ')
             status = spc__fail(in->error, SPC_EFORMAT,
-                               "a space is missing behind '%s'",
+                               "a space is missing after '%s'",
                                kind->fields[found].name);
     }
     while (out->filled < kind->count)
@@ -485,7 +484,7 @@ spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
      * unchecked. */
     if (kind == SPC__KINDS || memchr(line, '\0', length) != NULL)
         return spc__fail(error, SPC_EFORMAT,
-                         "the line is no fact, code, trial or choice");
+                         "the line is not a fact, code, trial or choice");
     spc__record_clear(out, (spc__kind)kind);
     spc_status status = read_fields(out, &in);
     return status == SPC_OK ? spc__record_check(out, error) : status;

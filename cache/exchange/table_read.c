@@ -85,7 +85,8 @@ static spc_status add_digest(spc__buf *out, const char *text, spc_error *error)
     }
     spc__buf_release(&bytes);
     return good ? SPC_OK
-                : spc__fail(error, SPC_EFORMAT, "'~%.40s' is no digest", text);
+                : spc__fail(error, SPC_EFORMAT, "'~%.40s' is not a digest",
+                            text);
 }
 
 /* Appends a value of an attribute: the text, the usual one, or a note's. */
@@ -180,7 +181,7 @@ static spc_status read_cell(spc__buf *out, bool *usual, spc__table_reader *r,
     spc__buf_clear(out);
     if (status == SPC_OK && in->at < in->end && *in->at != ' ')
         return spc__fail(in->error, SPC_EFORMAT,
-                         "a space is missing behind '%.*s'",
+                         "a space is missing after '%.*s'",
                          shown((size_t)(in->at - start)), start);
     if (status == SPC_OK && !quoted && is_note(spc__buf_text(&r->cell))) {
         status = find_note(&note, r, start + 1, (size_t)(in->at - start) - 1,
@@ -204,7 +205,7 @@ static spc_status read_full_cell(spc__buf *out, spc__table_reader *r, scan *in)
 
     return status == SPC_OK && usual
                ? spc__fail(in->error, SPC_EFORMAT,
-                           "'.' stands where there is no usual value")
+                           "'.' is used where there is no usual value")
                : status;
 }
 
@@ -289,7 +290,7 @@ static spc_status read_template(spc__table_template *out, spc__table_reader *r,
                    read_columns(&out->lists[list], in);
         if (!good)
             status = spc__fail(in->error, SPC_EFORMAT,
-                               "'%.*s' is no field of a template",
+                               "'%.*s' is not a field of a template",
                                shown((size_t)(in->end - start)), start);
     }
     return status;
@@ -371,7 +372,8 @@ spc_status spc__table_define(spc__table_reader *r, const char *line,
         return define_note(r, &in);
     if (starts_with(&in, "template "))
         return define_template(r, &in);
-    return spc__fail(error, SPC_EFORMAT, "the line is no note or template");
+    return spc__fail(error, SPC_EFORMAT,
+                     "the line is neither a note nor a template");
 }
 
 /* ---- values from above --------------------------------------------------- */
@@ -428,7 +430,7 @@ spc_status spc__table_set(spc__table_reader *r, const char *line, size_t length,
         int i = read_name(name, sizeof(name), &in) ? above_of(name) : -1;
         status = i >= 0 ? read_full_cell(&r->above[i], r, &in)
                         : spc__fail(error, SPC_EFORMAT,
-                                    "'%.*s' is no field that 'for' gives",
+                                    "'%.*s' is not a field of a line 'for'",
                                     shown((size_t)(in.end - start)), start);
         if (status == SPC_OK && i >= SPC__TABLE_LAYER)
             status = expand_axes(&r->above[i], error);
@@ -515,7 +517,7 @@ static spc_status check_end(scan *in)
     if (!step(in))
         return SPC_OK;
     return spc__fail(in->error, SPC_EFORMAT,
-                     "the row goes on behind its last cell, at '%.*s'",
+                     "the row continues after its last cell, at '%.*s'",
                      shown((size_t)(in->end - in->at)), in->at);
 }
 
@@ -582,7 +584,8 @@ spc_status spc__table_read(spc__record *out, spc__table_reader *r,
     bool is_choice = starts_with(&first, "choice");
 
     if (!is_choice && !starts_with(&first, "trial"))
-        return spc__fail(error, SPC_EFORMAT, "the line is no trial or choice");
+        return spc__fail(error, SPC_EFORMAT,
+                         "the line is neither a trial nor a choice");
     /* A zero byte would end a value early, unseen. */
     if (memchr(line, '\0', length) != NULL ||
         memchr(details, '\0', details_length) != NULL)

@@ -506,7 +506,7 @@ static spc_status write_line(spc__table_writer *w, spc_error *error)
     spc__buf_clear(&w->line);
     return status == SPC_OK
                ? status
-               : spc__fail(error, status, "what is exported cannot be written");
+               : spc__fail(error, status, "the export cannot be written");
 }
 
 static void put_columns(spc__buf *out, const spc__columns *columns)

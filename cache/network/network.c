@@ -40,7 +40,7 @@ static const char *fault_of(const spc__layer *layer, sqlite3_stmt *stmt)
     return spc__seal_check(layer, stmt, SOUND, "network",
                            sqlite3_column_int64(stmt, 0), NULL) == SPC_OK
                ? NULL
-               : "it is not what its digest was made of";
+               : "it does not match its digest";
 }
 
 static void read_row(spc__network *out, const spc__layer *layer,
@@ -118,8 +118,7 @@ static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
         /* Refuses parts with more bytes than the record announces. */
         bytes > (uint64_t)(r->bytes - r->got))
         return spc__fail(error, SPC_EFORMAT,
-                         "part %lld of its weights is not what its digest was "
-                         "made of",
+                         "part %lld of its weights does not match its digest",
                          (long long)r->next);
     return SPC_OK;
 }
@@ -153,7 +152,7 @@ static spc_status check_whole(reading *r, spc_error *error)
                          (long long)r->next, (long long)r->parts);
     if (strcmp(hex, r->weights) != 0)
         return spc__fail(error, SPC_EFORMAT,
-                         "its weights are not those of its digest");
+                         "its weights do not match its digest");
     return r->reader->end(r->reader->payload, error);
 }
 
@@ -228,7 +227,7 @@ static spc_status fail_missing(const spc__layer *layer, const char *name,
 {
     return spc__fail(error, SPC_ENOTFOUND,
                      "the database '%s' has no network '%s': 'spctune net ls' "
-                     "lists those that it has",
+                     "lists its networks",
                      layer->path, name);
 }
 

@@ -263,8 +263,7 @@ static spc_status check_parts(lines *l, spc_error *why)
     spc__sha256_end(hex, &sha);
     if (all == l->network.bytes && strcmp(hex, l->weights) == 0)
         return SPC_OK;
-    return spc__fail(why, SPC_EFORMAT,
-                     "its weights are not those of its digest");
+    return spc__fail(why, SPC_EFORMAT, "its weights do not match its digest");
 }
 
 /* Returns the end of the last part, whether the network is accepted or not.

@@ -104,11 +104,11 @@ static spc_status move(relocation *p, moved *m, bool complement)
 {
     const spc__fixture *fixture = p->g->fixture;
     uintptr_t base = (uintptr_t)m->device;
-    size_t steps = REACH / m->place;
+    size_t places = REACH / m->place;
 
-    m->behind = complement
-                    ? REACH - m->place - m->behind
-                    : m->place * spc__random_below(&p->random, (uint32_t)steps);
+    m->behind =
+        complement ? REACH - m->place - m->behind
+                   : m->place * spc__random_below(&p->random, (uint32_t)places);
     char *to = m->device + (REACH - base % REACH) + m->behind;
     *m->at = to;
     if (m->host == NULL)

@@ -65,18 +65,18 @@ spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,
     const spc_conv *conv = &fixture->sample->conv;
     spc__operand all = spc__operand_of(conv, which, rows);
     spc__operand some = spc__operand_of(conv, which, PATTERN);
-    size_t step =
+    size_t chunk =
         (size_t)(some.pitch * PATTERN) * spc__dtype_of(some.dtype)->bytes;
-    char *encoded = malloc(step);
+    char *encoded = malloc(chunk);
 
     if (encoded == NULL)
-        return spc__fail_memory(spc__error_of(fixture->ctx), step);
+        return spc__fail_memory(spc__error_of(fixture->ctx), chunk);
     spc__encode_rows(encoded, &some, pattern);
     spc_status status = spc__guarded_lay(&fixture->guards, to, all.bytes, 0);
-    for (size_t at = 0; at < all.bytes && status == SPC_OK; at += step)
+    for (size_t at = 0; at < all.bytes && status == SPC_OK; at += chunk)
         status =
             spc_memory_upload(to->data + at, fixture->ctx, encoded,
-                              all.bytes - at < step ? all.bytes - at : step);
+                              all.bytes - at < chunk ? all.bytes - at : chunk);
     free(encoded);
     return status;
 }
@@ -112,13 +112,13 @@ static void choose_rows(maker *m)
     const int count = sizeof(few) / sizeof(few[0]);
     spc__large *to = m->to;
     int64_t rows = to->rows_out, last = -1, next = 0;
-    int64_t step = rows / (SPC__LARGE_ROWS - 16) + 1;
+    int64_t spacing = rows / (SPC__LARGE_ROWS - 16) + 1;
 
     to->count = 0;
     for (int64_t i = 0; i < rows; i = next) {
         int64_t pick =
-            i + (int64_t)spc__random_below(&m->random, (uint32_t)step);
-        next = i + step;
+            i + (int64_t)spc__random_below(&m->random, (uint32_t)spacing);
+        next = i + spacing;
         for (int f = 0; f < count; f++)
             if (few[f] >= i && few[f] < next && few[f] < rows &&
                 few[f] != pick && few[f] > last)
@@ -303,7 +303,7 @@ static void release_device(spc__large *large, const spc__fixture *fixture)
 static void give_up(spc__large *large, const spc__fixture *fixture)
 {
     spc__log_printf(&fixture->ctx->log, SPC_LOG_WARNING,
-                    "a large scene is not looked at: %s",
+                    "skipping a large scene: %s",
                     spc__error_of(fixture->ctx)->text);
     spc__error_clear(spc__error_of(fixture->ctx));
     release_device(large, fixture);

@@ -240,8 +240,7 @@ spc_status spc__large_scene_create(spc_scene **out, const spc__fixture *fixture,
     if (in_time && fits_memory(fixture, rows))
         return create(out, fixture, kind, rows);
     spc__log_printf(&fixture->ctx->log, SPC_LOG_DEBUG,
-                    "a scene of %lld rows is not looked at: that takes too "
-                    "much %s",
+                    "skipping a scene of %lld rows: it takes too much %s",
                     (long long)rows, in_time ? "memory" : "time here");
     return SPC_OK;
 }

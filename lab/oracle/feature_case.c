@@ -14,22 +14,25 @@ double spc__feature_growth(double n)
 }
 
 /*
- * `steps`: roundings in the longest chain of a sum; at most n, and eight for
- * every part that is joined. If the mean has the error m, a difference d has m
+ * `roundings`: their number in the longest chain of a sum; at most n, and eight
+ * for every part that is joined. If the mean has the error m, a difference d
+ * has m
  * + u |d|, and its square 2 d times that. Joining parts squares differences of
  * their means, each with an error of 2 m and at most twice the largest element.
  */
 static void bound(moments *of, double parts)
 {
-    double steps = spc__feature_growth(of->n) + spc__feature_growth(8 * parts),
+    double roundings =
+               spc__feature_growth(of->n) + spc__feature_growth(8 * parts),
            most = of->largest;
 
-    of->mean_error = steps * most + unit * fabs(of->mean);
+    of->mean_error = roundings * most + unit * fabs(of->mean);
     double differ = of->mean_error + 2 * unit * most;
-    of->variance_error = (steps + 4 * unit) * of->variance +
+    of->variance_error = (roundings + 4 * unit) * of->variance +
                          2 * sqrt(of->variance) * differ + differ * differ;
     if (parts > 1)
-        of->variance_error += 8 * most * of->mean_error + steps * most * most;
+        of->variance_error +=
+            8 * most * of->mean_error + roundings * most * most;
 }
 
 static void add_to(moments *m, double x)

@@ -472,14 +472,14 @@ static void global_one(double *out, double *tolerance, const spc_feature *f,
 static void bev(double *out, double *tolerance, int32_t *index,
                 const spc_feature *f, const spc__feature_case *of)
 {
-    int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
+    int64_t plane = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 
     (void)tolerance;
     (void)index;
     for (int64_t row = 0; row < of->rows_in; row++) {
         int64_t tap = spc__feature_bev_cell(f, of->coords + 4 * row);
         for (int64_t c = 0; tap >= 0 && c < f->channels; c++)
-            out[tap + c * step] = (double)of->in[row * f->channels + c];
+            out[tap + c * plane] = (double)of->in[row * f->channels + c];
     }
 }
 

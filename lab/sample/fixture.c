@@ -14,8 +14,9 @@
 enum { MAP_ZONE = 64 * 1024 };
 _Static_assert((int)SPC__COORDS_ZONE == (int)SPC__ZONE_BYTE,
                "maps lie between zones of the same pattern");
-_Static_assert((int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
-               "what digests count behind an odd array is a byte of its zone");
+_Static_assert(
+    (int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
+    "the byte that digests count after an odd array belongs to its zone");
 
 /* ---- positions of arrays ------------------------------------------------- */
 

@@ -55,7 +55,7 @@ static spc_status add_point(room *r, const double p[3], spc_error *error)
     return spc__voxels_add_point(r->out, 0, point, &source, error);
 }
 
-static int64_t steps(const room *r, double length)
+static int64_t samples_along(const room *r, double length)
 {
     return (int64_t)(length / r->spacing) + 1;
 }
@@ -65,7 +65,7 @@ static spc_status add_face(room *r, const cuboid *box, int axis, bool high,
                            spc_error *error)
 {
     int u = (axis + 1) % 3, v = (axis + 2) % 3;
-    int64_t nu = steps(r, box->size[u]), nv = steps(r, box->size[v]);
+    int64_t nu = samples_along(r, box->size[u]), nv = samples_along(r, box->size[v]);
     spc_status status = spc__voxels_reserve(r->out, nu * nv, error);
 
     for (int64_t i = 0; i < nu * nv && status == SPC_OK; i++) {

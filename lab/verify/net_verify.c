@@ -505,7 +505,7 @@ spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
         return spc__fail(error, SPC_ESTATE,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
-                                       : "nothing was run and checked");
+                                       : "there is no run that was checked");
     if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) != SPC_OK ||
         (status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
         return status;

@@ -165,7 +165,7 @@ static spc_status fetch_set(int32_t **out, const spc__net_verifier *v, int i)
     spc_coords *set = v->plan->sets[i];
 
     return v->net->sets[i].cloud
-               ? spc__points_steps(out, spc__points_of(set), v->error)
+               ? spc__points_units(out, spc__points_of(set), v->error)
                : spc__coords_fetch(out, v->plan->ctx, spc_coords_data(set),
                                    spc_coords_rows(set), NULL, v->error);
 }

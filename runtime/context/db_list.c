@@ -214,10 +214,10 @@ spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
     if (status == SPC_EDB && query.file != NULL) /* another file is damaged */
         status = SPC_OK;
     if (status == SPC_OK && query.file == NULL)
-        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
-                           "the database has no problem %lld: db ls lists "
-                           "those it has",
-                           (long long)id);
+        status = spc__fail(
+            spc__error_of(ctx), SPC_ENOTFOUND,
+            "the database has no problem %lld: db ls lists its problems",
+            (long long)id);
     if (status == SPC_OK)
         status = spc__cache_trials_of(ctx->cache, query.file, id, &trials,
                                       &count, spc__error_of(ctx));

@@ -97,7 +97,7 @@ spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
     if (status != SPC_OK)
         return status; /* the shipped database was not the cause */
     spc__log_printf(&ctx->log, SPC_LOG_WARNING,
-                    "continuing without what ships: %s", with.text);
+                    "continuing without shipped databases: %s", with.text);
     free(ctx->shipped);
     ctx->shipped = NULL;
     return SPC_OK;

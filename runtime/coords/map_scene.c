@@ -178,7 +178,7 @@ spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
         return status;
     if ((status = check_layer(conv, host, rows, &error)) == SPC_OK &&
         spc__conv_has_triplets(conv))
-        status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
+        status = spc__radius_from_units(out, ctx, conv, host, rows, &error);
     else if (status == SPC_OK &&
              (status = layer_set(&set, ctx, conv, host, rows, &error)) ==
                  SPC_OK &&
@@ -207,7 +207,7 @@ spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
         (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
                                     &error)) == SPC_OK) {
         if (spc__conv_has_triplets(conv))
-            status = spc__radius_from_steps(out, ctx, conv, host, rows, &error);
+            status = spc__radius_from_units(out, ctx, conv, host, rows, &error);
         else if ((status = layer_set(&set, ctx, conv, host, rows, &error)) ==
                  SPC_OK)
             status =

@@ -2,7 +2,7 @@
 /*
  * order.c - sorted row orders, and the digest that each sorts rows by.
  *
- * A tile costs as many steps as its rows have offsets between them, so rows
+ * A tile costs one iteration for each offset that any of its rows has, so rows
  * with similar masks should be neighbours. Rows are sorted by the Gray rank of
  * a digest of their mask (Gray codes: neighbours differ in one bit). A digest
  * shorter than the mask sorts faster. For large tiles it also sorts better:

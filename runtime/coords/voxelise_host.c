@@ -186,7 +186,7 @@ static void run_chunk(void *payload, int64_t chunk)
             fill_voxel(l->args, l->type, (int)i);
 }
 
-/* Spreads a step over the threads of the pool. */
+/* Spreads a loop over the threads of the pool. */
 static spc_status spread_chunks(const spc_voxels *v, loop *l, int most,
                                 spc_error *error)
 {

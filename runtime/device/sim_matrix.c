@@ -390,8 +390,8 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
     int last = start + (pieces - 1) * to_piece + to_half + piece;
     if ((p->b >> 49 & 0x1fff) != 0 || (is_swizzled(p) && !swizzled) ||
         (swizzled && start % 1024 != 0))
-        spc__sim_fault(self, "a wgmma descriptor with a swizzle or base offset "
-                             "that it may not have");
+        spc__sim_fault(
+            self, "a wgmma descriptor with an invalid swizzle or base offset");
     if (start < 0 || last > self->shared_bytes)
         spc__sim_fault(self,
                        "wgmma reads bytes %d to %d of %d bytes of shared "

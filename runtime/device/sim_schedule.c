@@ -215,7 +215,7 @@ static void idle(spc_sim_thread *self)
         atomic_load_explicit(&launch->progress, memory_order_relaxed);
 
     if (atomic_load(&launch->failed))
-        spc__sim_fault(self, "given up, because another block failed");
+        spc__sim_fault(self, "stopped, because another block failed");
     if (progress != worker->seen_progress) {
         worker->seen_progress = progress;
         worker->idle_rounds = 0;

@@ -54,7 +54,7 @@ typedef struct spc__net_tensor {
     int set;
     int channels;
     spc_dtype dtype; /* type in memory: F16, F32, BF16 or I8 */
-    float scale;     /* for I8: the value of one step */
+    float scale;     /* for I8: the quantisation step */
     /* one row for each batch element: rows of the set BATCHES, or dense planes,
      * which no layer reads */
     bool dense;
@@ -141,9 +141,9 @@ bool spc__net_set_is_late(const spc_net *net, int set);
 
 /*
  * Returns weights and scale of a convolution as its kernel takes them, before
- * weights are rounded to its type. For I8, weights are divided by the step of
- * their channel, and the scale is multiplied by it. The caller frees both, also
- * on failure.
+ * weights are rounded to its type. For I8, weights are divided by the
+ * quantisation step of their channel, and the scale is multiplied by it. The
+ * caller frees both, also on failure.
  */
 spc_status spc__net_stored_params(float **weights, float **scale,
                                   const spc__net_node *node, spc_error *error);
@@ -151,7 +151,7 @@ spc_status spc__net_stored_params(float **weights, float **scale,
  * added. */
 void spc__net_unquantised(spc_conv *conv);
 
-/* Step of a channel's weights; 1 if the weights are not quantised. */
+/* The quantisation step of a channel's weights; 1 if the weights are not quantised. */
 float spc__net_weight_step(const spc__net_node *node, int channel);
 
 /* True if node n has its own parameter j and does not copy an earlier

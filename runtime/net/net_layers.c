@@ -200,11 +200,11 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
     /* The planner decides which tensors lie side by side. */
     if (conv->in_pitch || conv->out_pitch || conv->add_pitch)
         return spc__fail(error, SPC_EINVAL,
-                         "pitches are the network's matter: leave them 0");
+                         "the network sets the pitches: leave them 0");
     if (conv->pass != SPC_FORWARD)
-        return spc__fail(error, SPC_EINVAL,
-                         "a network has forward passes alone: gradients have "
-                         "plans of their own");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "a network has only forward passes: gradients have separate plans");
     if (!(layer->eps >= 0 && layer->eps < INFINITY))
         return spc__fail(error, SPC_EINVAL,
                          "an eps of %g: expected a positive number, or 0",
@@ -414,7 +414,7 @@ static spc_status check_add(const spc_net *net, const spc_feature *f,
     t = &net->tensors[add];
     if (by_batch && net->sets[t->set].kind != SPC__NET_BATCHES)
         return spc__fail(error, SPC_EINVAL,
-                         "what it multiplies by must have a row for each batch "
+                         "its second operand must have a row for each batch "
                          "element: global pooling makes such rows");
     if (!by_batch && t->set != in->set)
         return spc__fail(

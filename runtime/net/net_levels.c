@@ -58,7 +58,8 @@ spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
     if (status != SPC_OK)
         return status;
     if (!plan->checked)
-        status = spc__fail(&error, SPC_ESTATE, "nothing was run and checked");
+        status =
+            spc__fail(&error, SPC_ESTATE, "there is no run that was checked");
     else if (plan->net->sets[0].cloud)
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "layers of points are not written down: the voxels "

@@ -24,7 +24,7 @@ spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                    ? SPC_OK
                    : spc__fail(error, SPC_EINVAL,
                                "its `%s` is tensor %d, the indices of a "
-                               "pooling: unpool=index alone reads them",
+                               "pooling: only unpool=index reads them",
                                what, tensor);
     if (tensor == SPC_NO_TENSOR)
         return spc__fail(error, SPC_EINVAL, "its `%s` is missing", what);

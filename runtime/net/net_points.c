@@ -94,19 +94,19 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
 {
     const spc_net_options *o = &plan->options;
     size_t bytes = 16 * (size_t)o->sample_rows;
-    void *steps = NULL;
-    spc_status status = spc_memory_alloc(&steps, plan->ctx, bytes + 16);
+    void *units = NULL;
+    spc_status status = spc_memory_alloc(&units, plan->ctx, bytes + 16);
 
     if (status == SPC_OK)
-        status = spc_memory_upload(steps, plan->ctx, o->sample, bytes);
+        status = spc_memory_upload(units, plan->ctx, o->sample, bytes);
     if (status != SPC_OK)
         *error = *spc__error_of(plan->ctx);
     else
-        status = spc__points_fill_steps(cloud, steps, NULL, (int)o->sample_rows,
+        status = spc__points_fill_units(cloud, units, NULL, (int)o->sample_rows,
                                         NULL, error);
     if (status == SPC_OK)
         status = spc__points_inspect(cloud, NULL, error);
-    spc_memory_free(plan->ctx, steps);
+    spc_memory_free(plan->ctx, units);
     return status;
 }
 
@@ -185,7 +185,7 @@ spc_status spc__net_reserve_cloud(spc_net_plan *plan, int i)
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
-/* A caller's points are floats; points of a sample or scene are steps. */
+/* A caller's points are floats; points of a sample or scene are units. */
 spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
                                const spc_net_buffers *b, void *stream)
 {
@@ -204,7 +204,7 @@ spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
                            "cannot fill a cloud with %s: its capacity is %d",
                            spc__count(b->rows, "point"), cloud->rows.capacity);
     else
-        status = spc__points_fill_steps(cloud, b->coords, b->count,
+        status = spc__points_fill_units(cloud, b->coords, b->count,
                                         (int)b->rows, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }

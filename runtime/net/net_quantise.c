@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_quantise.c - makes a network whose convolutions use i8: chooses the
- * tensors that become i8, converts the layers, and computes the steps of
- * weights.
+ * tensors that become i8, converts the layers, and computes the quantisation
+ * steps of weights.
  *
  * A tensor becomes i8 if its range is known, a convolution makes it, and only
  * convolutions read it. A residual has the type of the outputs, so either both
@@ -68,15 +68,15 @@ static void choose(bool *whole, const spc_net *net, const float *ranges)
     /* Only convolutions have kernels that read i8. Outputs are for the caller,
      * who expects floats. */
     keep_read(whole, net);
-    /* Last, as the two steps before it only remove candidates, and one removal
-     * may cause the next. */
+    /* This comes last, as the two loops above only remove candidates, and one
+     * removal may cause the next. */
     match_residuals(whole, net);
 }
 
 /* ---- converting layers --------------------------------------------------- */
 
-/* Products of integers must be multiplied by the steps of the weights; the
- * scale contains them. */
+/* Products of integers must be multiplied by the quantisation steps of the
+ * weights; the scale contains them. */
 static spc_status add_scale(spc__net_node *node, spc_error *error)
 {
     size_t count = (size_t)node->conv.cout;
@@ -88,8 +88,8 @@ static spc_status add_scale(spc__net_node *node, spc_error *error)
         return spc__fail_memory(error, count * sizeof(*ones));
     for (size_t i = 0; i < count; i++)
         ones[i] = 1;
-    /* A scale of 1 changes nothing by itself; the steps are multiplied in by
-     * spc__net_stored_params(). */
+    /* A scale of 1 changes nothing by itself; the quantisation steps are
+     * multiplied in by spc__net_stored_params(). */
     node->conv.scale = true;
     node->params[1] = ones;
     node->counts[1] = (int64_t)count;
@@ -136,8 +136,8 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
     return SPC_OK;
 }
 
-/* Refuses weights that are not finite: an infinite weight has no step, and NaN
- * would become 0. */
+/* Refuses weights that are not finite: an infinite weight has no quantisation
+ * step, and NaN would become 0. */
 static spc_status check_weights(const spc_net *net, const bool *whole,
                                 spc_error *error)
 {
@@ -211,7 +211,7 @@ float spc__net_weight_step(const spc__net_node *node, int channel)
         return 1;
     for (size_t i = 0; i < each; i++)
         most = fabsf(weights[i]) > most ? fabsf(weights[i]) : most;
-    /* A channel of zeros may have any step but 0. */
+    /* A channel of zeros may have any quantisation step but 0. */
     return most > 0 ? most / 127 : 1;
 }
 

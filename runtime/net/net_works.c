@@ -594,9 +594,10 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
     spc_status status;
 
     if (plan->net->out_count == 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "network '%s' has no output: nothing is to be done",
-                         plan->net->name);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "network '%s' has no output, so there is nothing to run",
+            plan->net->name);
     if ((status = draft_init(&d, plan, error)) == SPC_OK &&
         /* Each step relies on the marks of the previous step: fusing needs the
          * readers, merging needs the fused layers, and placing the merged

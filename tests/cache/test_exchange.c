@@ -459,7 +459,7 @@ static const struct {
     {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 10 - 7 s - ~AAAA\n", "no digest"},
     {NULL, "choice 3,-2 t 1,2 5.5 . $k1\n 0.5 10 - 7\n", "no 'cold_us'"},
     {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 10 - 7 \"s\"x\n",
-     "a space is missing behind"},
+     "a space is missing after"},
     {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 ten - 7\n", "samples='ten'"},
     {NULL, "choice 3,-2 t 1,2 5.5 - \"$k1\" . . . . . . . 9\n 0.5 10 - 7\n",
      "goes on behind its last cell, at '9'"},

@@ -389,12 +389,12 @@ END_TEST
 
 /* ---- layouts that layers share ------------------------------------------- */
 
-static void set_layer(joint_layer *layer, int map, int steps, double none,
+static void set_layer(joint_layer *layer, int map, int uses, double none,
                       double gray, double dense)
 {
     double least = fmin(none, fmin(gray, dense));
 
-    *layer = (joint_layer){.map = map, .steps = steps, .own = -1, .chosen = -1};
+    *layer = (joint_layer){.map = map, .uses = uses, .own = -1, .chosen = -1};
     joint_layer_add(layer, "k", "rows=1,order=none,x=2", none, none == least);
     joint_layer_add(layer, "k", "order=gray", gray, gray == least);
     joint_layer_add(layer, "k", "rows=9,order=dense", dense, dense == least);
@@ -410,7 +410,7 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
 {
     static const struct {
         double one[3], other[3];
-        int steps;
+        int uses;
         double price;
         const char *takes[2];
         double gain;
@@ -429,7 +429,7 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
 
     for (int r = 0; r < LENGTH(rows); r++) {
         joint_layer all[3];
-        set_layer(&all[0], 4, rows[r].steps, rows[r].one[0], rows[r].one[1],
+        set_layer(&all[0], 4, rows[r].uses, rows[r].one[0], rows[r].one[1],
                   rows[r].one[2]);
         set_layer(&all[1], 4, 1, rows[r].other[0], rows[r].other[1],
                   rows[r].other[2]);

@@ -247,7 +247,7 @@ static void tune_layer_alone(int l)
     int own = fastest_alone(a);
 
     *p = (problem){
-        .known = {.map = a->map, .steps = 1, .own = -1, .chosen = -1}};
+        .known = {.map = a->map, .uses = 1, .own = -1, .chosen = -1}};
     world.stored[l] = own;
     for (int k = 0; k < KERNELS; k++) {
         const kernel *one = &a->kernels[k];

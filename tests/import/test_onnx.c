@@ -214,14 +214,14 @@ static const struct {
      {1408, 1600, 41},
      11,
      KEYS_NONE,
-     "layer 'conv21' is inverse and names no rulebook: it goes back over "
+     "layer 'conv21' is inverse and names no rulebook: it inverts "
      "'conv8', which made its rows"},
     {"unetv2.lua",
      {1408, 1600, 41},
      11,
      KEYS_EACH,
      "layer 'conv21' is inverse and names the rulebook 'own21', which no "
-     "strided layer before it has: it goes back over 'conv8', which made its "
+     "strided layer before it has: it inverts 'conv8', which made its "
      "rows"},
     {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_ONE, DIFFER("conv2")},
 };
@@ -1142,7 +1142,7 @@ static const spoiled spoiled_files[] = {
     {"zero stride", zero_stride, SPC_EINVAL, "cannot be added"},
     {"an attribute twice", said_twice, SPC_EFORMAT,
      "has the attribute 'groups' twice"},
-    {"an array twice", two_of_a_name, SPC_EFORMAT, "array 'w' is there twice"},
+    {"an array twice", two_of_a_name, SPC_EFORMAT, "array 'w' occurs twice"},
     {"no voxels", no_voxels, SPC_EINVAL, "its input '0' cannot be added"},
     {"activation", strange_activation, SPC_EUNSUPPORTED, "'Swish'"},
     {"inverse of none", no_such_rulebook, SPC_EFORMAT, "the rulebook 'r'"},
@@ -1495,7 +1495,7 @@ static const spoiled_layer spoiled_layers[] = {
     {"coords", "x,b,pairs,mask,order", WELL,
      .said = "is the first layer, and its features or its weights",
      .status = SPC_EFORMAT},
-    {"coords", GEMM ",w", WELL, .said = "whose input 5 is no array of 4",
+    {"coords", GEMM ",w", WELL, .said = "whose input 5 is not an array of 4",
      .status = SPC_EFORMAT},
     {"coords", "x,w,pairs", WELL, .said = "has 3 inputs: 5 to 6",
      .status = SPC_EUNSUPPORTED},
@@ -1510,7 +1510,7 @@ static const spoiled_layer spoiled_layers[] = {
      .is_subm = 1, .said = "state the order of its axes",
      .status = SPC_EUNSUPPORTED},
     {"coords", GEMM, WELL, .behind = "BatchNormalization",
-     .behind_in = "y,b,b,b,w", .said = "whose input 4 is no array",
+     .behind_in = "y,b,b,b,w", .said = "whose input 4 is not an array",
      .status = SPC_EFORMAT},
     {"coords", GEMM, WELL, .behind = "BatchNormalization",
      .behind_in = "y,b,b,b,b", .said = "has the variance -1",

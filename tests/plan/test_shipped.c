@@ -223,7 +223,7 @@ START_TEST(what_ships_damaged_is_left_out)
     spc_ctx *ctx = open_above(own, NULL, spc__buf_text(&folder));
     ck_assert_ptr_null(ctx->shipped);
     ck_assert(ctx->stores);
-    assert_says(warning, "continuing without what ships: cannot open");
+    assert_says(warning, "continuing without shipped databases: cannot open");
     spc_ctx_free(ctx);
 }
 END_TEST

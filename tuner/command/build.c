@@ -27,7 +27,8 @@ static const cli_option options[] = {
      "what to compile for: sm_90a,sm_80,...; default: the device"},
     {'e', "effort", "quick|normal|exhaustive", CLI_EFFORT, AT(effort),
      "which part of the space; default: exhaustive, all of it"},
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(only),
+     "only candidates of this template"},
     {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
      "admit also candidates that spill registers"},
     {0, "choices", NULL, CLI_FLAG, AT(choices),
@@ -180,8 +181,9 @@ static spc_status read_choices(cli *self, struct args *args)
     spc_status status;
 
     if (self->operands.count > 0 || args->only != NULL)
-        return cli_fail(SPC_EINVAL, "--choices brings its own layers and "
-                                    "candidates: leave out yours");
+        return cli_fail(
+            SPC_EINVAL,
+            "--choices has its own layers and candidates: omit LAYER");
     if ((status = cli_open(&ctx, self)) == SPC_OK &&
         (status = spc_db_each(ctx, note_choice, args)) != SPC_OK &&
         cli_last_error()->status == SPC_OK)
@@ -350,7 +352,7 @@ static spc_status command_build(cli *self, void *to)
 const cli_command cli_build = {
     .name = "build",
     .operands = "LAYER...|--choices",
-    .summary = "compile the candidates, also for GPUs that are not here",
+    .summary = "compile the candidates, also for GPUs that are not installed",
     .more =
         "Compiles the candidates of each LAYER for each target and stores "
         "the code in\nthe database. Neither a GPU nor a driver is needed, "

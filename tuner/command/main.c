@@ -23,8 +23,9 @@ const cli_command *const cli_commands[] = {
 static spc_status no_command(const cli *self)
 {
     if (self->globals.json)
-        return cli_fail(SPC_EINVAL, "a command is missing: 'spctune help' "
-                                    "lists those that are known");
+        return cli_fail(
+            SPC_EINVAL,
+            "a command is missing: 'spctune help' lists all commands");
     cli_help_short(self);
     return SPC_EINVAL;
 }

@@ -22,7 +22,7 @@ static const cli_option options[] = {
     {'t', "target", "TARGET", CLI_TEXT, AT(view.target),
      "the space on this GPU, present or not: sm_90a, sm_80, ..."},
     {0, "only", "TEMPLATE", CLI_TEXT, AT(view.only),
-     "candidates of this one only"},
+     "only candidates of this template"},
     {0, "all", NULL, CLI_FLAG, AT(view.all),
      "list every candidate, and what refused it"},
     {'a', "admitted", NULL, CLI_FLAG, AT(view.admitted),

@@ -242,8 +242,7 @@ static spc_status start_worker(spc__runner *runner, spc_error *error)
             return spc__interrupted(error);
     }
     return spc__fail(error, SPC_EDEVICE,
-                     "%s does not run even a small kernel any more since a "
-                     "worker was killed: reset it, or restart the machine",
+                     "%s no longer runs even a small kernel since a worker was killed: reset it, or restart the machine",
                      runner->ctx->info.id);
 }
 
@@ -431,7 +430,7 @@ static spc_status fail_troubled(const spc__outcome *out,
 {
     return spc__fail(error, out->trouble,
                      "the measuring process fails, not the candidates: %s; "
-                     "'%s' was the last one that was tried",
+                     "'%s' was tried last",
                      out->note, code->template_name);
 }
 

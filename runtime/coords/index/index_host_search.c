@@ -36,10 +36,10 @@ static uint64_t key_near(const spc_index_key *layout, const int64_t c[4])
     return key;
 }
 
-/* Offsets that are neighbours along z: their keys are `step` apart. */
+/* Offsets that are neighbours along z: their keys are `stride` apart. */
 typedef struct line {
     int first, length;
-    uint64_t delta, step;
+    uint64_t delta, stride;
 } line;
 
 typedef struct search {
@@ -49,12 +49,12 @@ typedef struct search {
     int64_t pairs;
 } search;
 
-/* The difference between the keys of two voxels that are this step apart. */
-static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
+/* The difference between the keys of two voxels that are this far apart. */
+static uint64_t key_of_offset(const spc_index_key *layout, const int voxels[3])
 {
     uint64_t key = 0;
 
-    /* Negative steps wrap around modulo 2^64, which adding them to a key
+    /* Negative offsets wrap around modulo 2^64, which adding them to a key
      * undoes. */
     for (int i = 0; i < 3; i++)
         key += (uint64_t)(int64_t)voxels[i] << layout->shift[1 + i];
@@ -69,11 +69,11 @@ static line line_at(const spc_map *map, int number)
     const spc_index_key *layout = &map->in->key;
     /* A list of offsets has no lines, so each offset is a line of length 1. */
     int length = g->offset_count > 0 ? 1 : g->kernel[2], at[3];
-    int step[3] = {0, 0, g->dilation[2]};
+    int stride[3] = {0, 0, g->dilation[2]};
 
     spc_geometry_offset_at(at, g, number * length);
-    return (line){number * length, length, key_of_step(layout, at),
-                  key_of_step(layout, step)};
+    return (line){number * length, length, key_of_offset(layout, at),
+                  key_of_offset(layout, stride)};
 }
 
 /* Stores the result of a search: the input's row in the caller's order, or
@@ -108,7 +108,7 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
         /* A copy, since the next row may have to look at the same keys
          * again. */
         int at = cursor; /* advances along z */
-        for (int i = 0; i < l->length; i++, want += l->step) {
+        for (int i = 0; i < l->length; i++, want += l->stride) {
             while (at < rows && keys[at] < want)
                 at++;
             bool there = at < rows && keys[at] == want;

@@ -394,11 +394,11 @@ static void set_bounds(spc_place_args *args, const spc_points *p)
     memcpy(args->high, p->high, sizeof args->high);
 }
 
-spc_status spc__points_fill_steps(spc_points *p, const int32_t *steps,
+spc_status spc__points_fill_units(spc_points *p, const int32_t *units,
                                   const int32_t *count, int rows, void *stream,
                                   spc_error *error)
 {
-    spc_place_args args = {.steps = steps, .source = count, .rows = rows};
+    spc_place_args args = {.steps = units, .source = count, .rows = rows};
 
     set_bounds(&args, p);
     return run_fill(p, SPC__POINTS_PLACE, &args, stream, error);

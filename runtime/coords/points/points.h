@@ -64,7 +64,7 @@ spc_status spc__points_fill(spc_points *points, const float *xyz,
 void spc__points_destroy(spc_coords *rows);
 
 /* Fills the cloud from a scene's coordinates (device, [rows][4]). */
-spc_status spc__points_fill_steps(spc_points *points, const int32_t *steps,
+spc_status spc__points_fill_units(spc_points *points, const int32_t *units,
                                   const int32_t *count, int rows, void *stream,
                                   spc_error *error);
 /* Fills a sampled cloud from its source. */
@@ -75,13 +75,13 @@ spc_status spc__points_inspect(spc_points *points, void *stream,
                                spc_error *error);
 
 /* Makes and fills a cloud that exactly fits a scene's coordinates (host). */
-spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
+spc_status spc__points_create_units(spc_points **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     spc_error *error);
 
 /* Returns the points of a checked cloud in the units of a scene, rounded to
- * whole steps. The array is on the host; the caller frees it. Waits. */
-spc_status spc__points_steps(int32_t **out, const spc_points *points,
+ * whole units. The array is on the host; the caller frees it. Waits. */
+spc_status spc__points_units(int32_t **out, const spc_points *points,
                              spc_error *error);
 
 /* Makes a set of the cells of a cloud, and the coordinates to fill it from. */
@@ -105,7 +105,7 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t triplets,
                                spc_error *error);
 
 /* Makes a map of points from the rows of a scene, for map_scene.c. */
-spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
+spc_status spc__radius_from_units(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *host,
                                   int64_t rows, spc_error *error);
 

@@ -58,7 +58,8 @@ static bool check_point(const spc_place_args *a, const float *p, int batch,
     return inside;
 }
 
-/* Fills a cloud from coordinates or from steps of a recorded scene. */
+/* Fills a cloud from coordinates, or from a scene's integers in units of
+ * SPC_POINTS_STEP. */
 static void assign_cells(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
@@ -639,7 +640,8 @@ static void write_all(const spc_ctx *ctx, const void *args)
         spread(ctx, a->out.begin[*a->out.cells], write_chunk, a);
 }
 
-/* ---- by step ------------------------------------------------------------- */
+/* ---- the table of kernels
+ * ------------------------------------------------------------- */
 
 static void nothing(const spc_ctx *ctx, const void *args)
 {

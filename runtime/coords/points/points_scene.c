@@ -138,7 +138,7 @@ spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
 }
 
 /* The smallest extent that holds the points of a recorded scene. */
-static spc_points_options extent_of_steps(const int32_t *host, int64_t rows)
+static spc_points_options extent_of_units(const int32_t *host, int64_t rows)
 {
     spc_points_options o = SPC_POINTS_OPTIONS_INIT;
 
@@ -158,34 +158,34 @@ static spc_points_options extent_of_steps(const int32_t *host, int64_t rows)
 }
 
 /* Copies a recorded scene to the device and fills the cloud with it. */
-static spc_status upload_steps(spc_points *p, const int32_t *host, int64_t rows,
+static spc_status upload_units(spc_points *p, const int32_t *host, int64_t rows,
                                spc_error *error)
 {
     spc_ctx *ctx = p->rows.ctx;
-    int32_t *steps = NULL;
+    int32_t *units = NULL;
     size_t bytes = 16 * (size_t)rows;
-    spc_status status = spc__coords_alloc(&steps, &p->rows, bytes, error);
+    spc_status status = spc__coords_alloc(&units, &p->rows, bytes, error);
 
     if (status == SPC_OK && rows > 0)
         status =
-            ops_of(p)->copy_in(ctx->device, steps, host, bytes, NULL, error);
+            ops_of(p)->copy_in(ctx->device, units, host, bytes, NULL, error);
     if (status == SPC_OK)
-        status = spc__points_fill_steps(p, steps, NULL, (int)rows, NULL, error);
+        status = spc__points_fill_units(p, units, NULL, (int)rows, NULL, error);
     if (status == SPC_OK)
         status = spc__points_inspect(p, NULL, error);
-    spc__coords_dealloc(&p->rows, steps);
+    spc__coords_dealloc(&p->rows, units);
     return status;
 }
 
-spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
+spc_status spc__points_create_units(spc_points **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     spc_error *error)
 {
-    spc_points_options o = extent_of_steps(host, rows);
+    spc_points_options o = extent_of_units(host, rows);
     spc_status status = spc__points_make(out, ctx, &o, NULL, error);
 
     if (status == SPC_OK)
-        status = upload_steps(*out, host, rows, error);
+        status = upload_units(*out, host, rows, error);
     if (status != SPC_OK) {
         spc_points_free(*out);
         *out = NULL;
@@ -198,36 +198,36 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
 static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);
-    /* Rounded to the nearest: a cloud made from steps gives exactly those steps
+    /* Rounded to the nearest: a cloud made from units gives exactly those units
      * again. */
     for (int a = 0; a < 3; a++)
         to[1 + a] = (int32_t)lrintf(at[a] / SPC_POINTS_STEP);
 }
 
-spc_status spc__points_steps(int32_t **out, const spc_points *p,
+spc_status spc__points_units(int32_t **out, const spc_points *p,
                              spc_error *error)
 {
     spc__device *device = p->rows.ctx->device;
     size_t bytes = 16 * (size_t)p->rows.rows;
     float *at = malloc(bytes + 1);
-    int32_t *steps = malloc(bytes + 1);
+    int32_t *units = malloc(bytes + 1);
     spc_status status = SPC_OK;
 
     *out = NULL;
-    if (!at || !steps)
+    if (!at || !units)
         status = spc__fail_memory(error, bytes);
     if (status == SPC_OK && bytes > 0)
         status = ops_of(p)->copy_out(device, at, p->at, bytes, NULL, error);
     if (status == SPC_OK)
         status = ops_of(p)->sync(device, NULL, error);
     for (int i = 0; i < p->rows.rows && status == SPC_OK; i++)
-        round_point(steps + 4 * (size_t)i, at + 4 * (size_t)i);
+        round_point(units + 4 * (size_t)i, at + 4 * (size_t)i);
     if (status == SPC_OK) {
-        *out = steps;
-        steps = NULL;
+        *out = units;
+        units = NULL;
     }
     free(at);
-    free(steps);
+    free(units);
     return status;
 }
 
@@ -254,7 +254,7 @@ static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
     return status == SPC_OK ? spc__points_inspect(*out, NULL, error) : status;
 }
 
-spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
+spc_status spc__radius_from_units(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *host,
                                   int64_t rows, spc_error *error)
 {
@@ -263,7 +263,7 @@ spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
     spc_points *scene = NULL, *other = NULL;
     spc_map *map = NULL;
     spc_status status =
-        spc__points_create_steps(&scene, ctx, host, rows, error);
+        spc__points_create_units(&scene, ctx, host, rows, error);
 
     if (status == SPC_OK)
         status = make_other(&other, scene, g->voxel, error);

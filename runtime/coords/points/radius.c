@@ -445,7 +445,7 @@ static spc_status map_build(spc_map *map, const spc__source *source,
 static spc_status set_build(spc_coords *rows, const spc__source *source,
                             void *stream, spc_error *error)
 {
-    return spc__points_fill_steps(spc__points_of(rows), source->coords,
+    return spc__points_fill_units(spc__points_of(rows), source->coords,
                                   source->count, source->rows, stream, error);
 }
 
@@ -563,14 +563,14 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error)
     return status == SPC_OK ? inspect(map, NULL, error) : status;
 }
 
-static spc_status rebuild(spc_map *map, const int32_t *steps, int64_t rows,
+static spc_status rebuild(spc_map *map, const int32_t *units, int64_t rows,
                           void *stream, spc_error *error)
 {
     spc_points *scene = spc__points_of(spc__map_scene_set(map));
     spc_points *other =
         spc__points_of(&scene->rows == map->in ? map->to : map->in);
     spc_status status =
-        spc__points_fill_steps(scene, steps, NULL, (int)rows, stream, error);
+        spc__points_fill_units(scene, units, NULL, (int)rows, stream, error);
 
     /* A sampled cloud is chosen from the scene's new points. */
     if (status == SPC_OK && other->from)

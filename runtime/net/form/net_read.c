@@ -512,8 +512,9 @@ static spc_status check_arrays(const reader *r, int64_t bytes)
 
     spc_net_describe(&info, r->net);
     if (info.tensors == 0 || info.params != r->array_count)
-        return spc__fail(r->error, SPC_EFORMAT, "%d of its %d arrays are there",
-                         r->array_count, info.params);
+        return spc__fail(r->error, SPC_EFORMAT,
+                         "it has only %d of its %d arrays", r->array_count,
+                         info.params);
     if (r->bytes != bytes)
         return spc__fail(r->error, SPC_EFORMAT,
                          "its arrays have %lld bytes, and %lld are stored",

@@ -598,8 +598,9 @@ static spc_status run_checked(cli *self, struct args *args)
         return cli_fail(SPC_EINVAL, "unknown suite '%s' (%s)", args->suite,
                         suite_names());
     if (self->operands.count > 0 || args->scenes.count > 0)
-        return cli_fail(SPC_EINVAL, "--suite brings its own layers and "
-                                    "scenes: leave out yours");
+        return cli_fail(
+            SPC_EINVAL,
+            "--suite has its own layers and scenes: omit LAYER and --scene");
     return run_suite(self, args, suite);
 }
 

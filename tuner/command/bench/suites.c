@@ -104,7 +104,7 @@ static const suite_row quick[] = {
 
 static const cli_suite suites[] = {
     {"peers", "layers that other engines were measured on", peers},
-    {"deep", "the layers that most of a network's time goes to", deep},
+    {"deep", "the layers that take most of a network's time", deep},
     {"quick", "three small rows, to see that it works", quick},
 };
 

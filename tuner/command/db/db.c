@@ -177,8 +177,7 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
         cli_fail_ctx(status, ctx);
     } else if (listing.found == 0) {
         status = cli_fail(SPC_ENOTFOUND,
-                          "the database has no problem %lld: 'spctune db ls' "
-                          "lists those it has",
+                          "the database has no problem %lld: 'spctune db ls' lists its problems",
                           (long long)id);
     } else {
         trials_sort(&found);
@@ -251,7 +250,7 @@ static spc_status print_faults(struct listing *listing, spc__json *json,
     if (status == SPC_OK && listing->tables > 0)
         status =
             cli_fail(SPC_EDB, "the tables differ from those of this version: "
-                              "restore a copy, or export the sound records");
+                              "restore a copy, or export the intact records");
     else if (status == SPC_OK && listing->found > 0)
         status = cli_fail(SPC_EDB,
                           "%d of %s cannot be used: tune their "

@@ -187,7 +187,7 @@ static double cost_of(const joint_layer *layers, int count, int map,
             continue;
         int best = best_of(&layers[i], all, there);
         cost +=
-            best >= 0 ? layers[i].steps * layers[i].options[best].us : INFINITY;
+            best >= 0 ? layers[i].uses * layers[i].options[best].us : INFINITY;
     }
     return cost;
 }

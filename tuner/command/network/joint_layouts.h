@@ -25,8 +25,8 @@ typedef struct joint_option {
 } joint_option;
 
 typedef struct joint_layer {
-    int map;   /* the map of the layer; -1 for linear layers, which read none */
-    int steps; /* how many times a run has this layer */
+    int map;  /* the map of the layer; -1 for linear layers, which read none */
+    int uses; /* how many times a run has this layer */
     joint_option options[JOINT_ORDERS];
     int count;
     int own, chosen; /* indices of options; -1: not set yet */

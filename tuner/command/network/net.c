@@ -402,7 +402,7 @@ static spc_status show(spc_ctx *ctx, cli *self, void *to)
     return s.found ? SPC_OK
                    : cli_fail(SPC_ENOTFOUND,
                               "the database has no network '%s': 'spctune net "
-                              "ls' lists those that it has",
+                              "ls' lists its networks",
                               s.name);
 }
 

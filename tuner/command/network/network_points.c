@@ -102,7 +102,7 @@ static spc_status find_voxels(network *n)
     return status;
 }
 
-/* Makes a row of a scene, in steps of 1/1024; false if a coordinate is out of
+/* Makes a row of a scene, in units of 1/1024; false if a coordinate is out of
  * range. */
 static bool take_point(int32_t out[4], const float *point)
 {
@@ -110,15 +110,15 @@ static bool take_point(int32_t out[4], const float *point)
 
     out[0] = 0;
     for (int a = 0; a < 3; a++) {
-        float steps = point[a] * 1024;
-        fits = fits && fabsf(steps) < 0x1p31f;
-        out[1 + a] = fits ? (int32_t)lrintf(steps) : 0;
+        float units = point[a] * 1024;
+        fits = fits && fabsf(units) < 0x1p31f;
+        out[1 + a] = fits ? (int32_t)lrintf(units) : 0;
     }
     return fits;
 }
 
 /* Drops points that are not finite, with their features. */
-static spc_status take_points(network *n, int32_t *steps)
+static spc_status take_points(network *n, int32_t *units)
 {
     int channels = n->info.input->channels;
     spc_scene_info info = {.points = n->point_rows};
@@ -130,7 +130,7 @@ static spc_status take_points(network *n, int32_t *steps)
             info.first_bad = info.bad++ > 0 ? info.first_bad : row;
             continue;
         }
-        if (!take_point(steps + 4 * kept, at))
+        if (!take_point(units + 4 * kept, at))
             return cli_fail(SPC_ERANGE,
                             "'%s': point %lld has a coordinate farther than "
                             "2097152 from 0",
@@ -149,21 +149,21 @@ static spc_status take_points(network *n, int32_t *steps)
  */
 static spc_status take_cloud(network *n)
 {
-    int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);
+    int32_t *units = malloc(16 * (size_t)n->point_rows + 1);
     spc_error error = {0};
     spc_status status;
 
-    if (steps == NULL)
+    if (units == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    if ((status = take_points(n, steps)) == SPC_OK &&
-        (status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
+    if ((status = take_points(n, units)) == SPC_OK &&
+        (status = spc_scene_create(&n->scenes[0], units, n->point_rows,
                                    n->args->points, &error)) != SPC_OK)
         cli_fail(status, "%s", error.text);
     n->features = n->points;
     n->points = NULL;
     n->point_rows = 0;
     n->scene_count = status == SPC_OK;
-    free(steps);
+    free(units);
     return status;
 }
 

@@ -133,7 +133,7 @@ static void add_time(tuning *t, const spc_net_step *step,
 
     if (p == NULL)
         return;
-    p->known.steps++;
+    p->known.uses++;
     p->us += time->warm_us;
     p->floor_us += time->floor_us;
 }
@@ -233,7 +233,7 @@ static spc_status weigh_problems(tuning *t)
 static void say_problem(const problem *p)
 {
     printf("level of set %d: %s, %.1f us", p->set,
-           spc__count(p->known.steps, "step"), p->us);
+           spc__count(p->known.uses, "step"), p->us);
     if (p->floor_us > 0)
         printf(" (floors %.1f us)", p->floor_us);
     printf(": ");

@@ -107,8 +107,7 @@ static spc_status read_list(tune_list *t, cli *self)
     spc_status status;
 
     if (args->network != NULL && (self->operands.count > 0 || args->maps))
-        return cli_fail(SPC_EINVAL, "--network brings its own layers: leave "
-                                    "out yours, and --maps");
+        return cli_fail(SPC_EINVAL, "--network has its own layers: omit LAYER and --maps");
     if (args->missing && (args->again || args->maps))
         return cli_fail(
             SPC_EINVAL,

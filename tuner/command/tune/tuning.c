@@ -16,7 +16,7 @@
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},      \
     {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),                             \
      "for one candidate's run; default: 10 to tune, 120 to verify"},           \
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},\
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "only candidates of this template"},\
     {0, "in-process", NULL, CLI_FLAG, AT(in_process),                          \
      "run candidates in this process: for a debugger, without protection "     \
      "from crashes and hangs"},                                                \
@@ -29,13 +29,13 @@ const cli_option tune_options[] = {
      "a pass of training, or all of them"},
     {0, "maps", NULL, CLI_FLAG, AT(maps),
      "how the layers' maps are searched, not their kernels"},
-    {0, "again", NULL, CLI_FLAG, AT(again),
-     "measure again what the database knows"},
+    {0, "again", NULL, CLI_FLAG, AT(again), "measure known candidates again"},
     {0, "missing", NULL, CLI_FLAG, AT(missing),
      "only layers that the database has no choice for, or a stale or hasty "
      "one"},
     {0, "budget", "TIME", CLI_TIME, AT(whole_budget_s),
-     "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
+     "start nothing more after this time, such as 10m or 1h30m; a list's "
+     "layers "
      "share it"},
     {0, "in-order", NULL, CLI_FLAG, AT(in_order),
      "with --budget: the first items of the list matter most and are not cut "

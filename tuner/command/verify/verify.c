@@ -72,8 +72,7 @@ static spc_status no_candidate(trials *found, const char *text,
 {
     trials_release(found);
     return cli_fail(SPC_ENOTFOUND,
-                    "%s: no candidate is '%s': 'spctune space' lists those "
-                    "there are",
+                    "%s: no candidate is '%s': 'spctune space' lists all candidates",
                     text, name);
 }
 
