@@ -168,7 +168,7 @@ static double float_of(uint64_t bits, int bytes)
 static int64_t signed_of(uint64_t bits, int bytes)
 {
     int unused = 64 - 8 * bytes;
-    /* Shifted up in unsigned and down in signed arithmetic, which extends the
+    /* Shifts up in unsigned and down in signed arithmetic, which extends the
      * sign. */
     return (int64_t)(bits << unused) >> unused;
 }
@@ -193,8 +193,8 @@ bool spc__numpy_int(int64_t *out, const spc__numpy_rows *rows, int64_t row,
 
     if (field->kind == 'f') {
         double value = float_of(bits, field->bytes);
-        /* Tested before the cast, which is undefined outside. The upper end is
-         * exclusive, as 2^63 - 1 is no double. */
+        /* Tests the range before the cast, which is undefined outside of it.
+         * The upper end is exclusive, as 2^63 - 1 is no double. */
         bool fits = value >= -0x1p63 && value < 0x1p63;
         *out = fits ? (int64_t)value : 0;
         return fits && (double)*out == value;

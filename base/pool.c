@@ -59,8 +59,8 @@ static void work(loop *l)
     int64_t i = l->n;
 
     in_body = true;
-    /* Relaxed: the counter only hands out indices. The lock orders the work
-     * itself (withdraw). */
+    /* Relaxed order is enough, as the counter only hands out indices. The lock
+     * orders the work itself (withdraw). */
     while (!spc__cancelled(l->cancel) &&
            (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) <
                l->n)

@@ -252,7 +252,7 @@ class Conv(torch.nn.Module):
         self.k, self.stride, self.up = k, stride, up
         sizes = [k] * 3 if isinstance(k, int) else list(k)
         weight = torch.randn(cout, *sizes, cin, dtype=torch.float64)
-        # Keeps the size of sums over the few inputs that a scan has.
+        # Scales weights so that sums over a scan's few inputs keep their size.
         self.weight = torch.nn.Parameter(weight * (2.0 / (4 * cin)) ** 0.5)
 
 

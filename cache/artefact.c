@@ -228,8 +228,8 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
     spc__bind_text(stmt, 6, digest);
     /* NULL would be stored as NULL and not as an empty value. */
     sqlite3_bind_blob64(stmt, 7, bytes > 0 ? code : "", bytes, SQLITE_STATIC);
-    /* Code and seal in one transaction: code without a seal counts as
-     * damaged. */
+    /* Code and seal are written in one transaction, because code without a seal
+     * counts as damaged. */
     status = spc__layer_run(layer, stmt, error);
     if (status == SPC_OK)
         status = seal(layer, key, identity, error);

@@ -292,7 +292,8 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
 spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
                                 spc__sql id, spc_error *error)
 {
-    /* Prepared at the first use, and kept: most runs use only a few of them. */
+    /* Prepares a statement at its first use and keeps it, as most runs use only
+     * a few. */
     *out = layer->statements[id];
     if (*out != NULL)
         return SPC_OK;

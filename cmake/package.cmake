@@ -32,7 +32,8 @@ macro(spc_package component name section description)
 endmacro()
 
 configure_file(cmake/debian/changelog.in changelog @ONLY)
-# Compressed without a timestamp, so that it is equal on all architectures.
+# Compresses the page without a timestamp, so that it is equal on all
+# architectures.
 execute_process(COMMAND gzip -9nkf ${PROJECT_BINARY_DIR}/changelog
   COMMAND_ERROR_IS_FATAL ANY)
 

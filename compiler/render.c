@@ -137,8 +137,8 @@ static spc_status put_line(source *src, const char *p, const char *end,
 {
     bool is_lua = p < end && *p == '%';
 
-    /* Declared in the first line, so that line numbers of the chunk and the
-     * template agree. */
+    /* Declares the writer in the first line, so that line numbers of the chunk
+     * and the template agree. */
     if (src->line == 1)
         spc__buf_puts(src->out, "local spc__text = ...; ");
     if (src->line == 1 && !is_lua && !src->shared)

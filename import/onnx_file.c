@@ -188,8 +188,8 @@ static spc_status check_names(const spc_onnx *onnx, spc_error *error)
         return spc__fail_memory(error, count * sizeof(*names));
     for (size_t i = 0; i < count; i++)
         names[i] = onnx->arrays[i].name;
-    /* Sorted, as a file may have thousands of arrays: comparing all pairs would
-     * take long. */
+    /* Sorts the names, as a file may have thousands of arrays: comparing all
+     * pairs would take long. */
     qsort(names, count, sizeof(*names), compare_names);
     for (size_t i = 1; i < count && status == SPC_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)

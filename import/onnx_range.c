@@ -78,7 +78,7 @@ static spc_status check_weight_ranges(const spc__onnx_node *node)
                               "for each of its out_channels",
                               r.weight_count, channels);
     for (int i = 0; i < r.weight_count; i++)
-        /* Written so that NaN fails as well. */
+        /* The comparison also refuses NaN. */
         if (!(r.weights[i] >= 0 && r.weights[i] < INFINITY))
             return spc__onnx_fail(
                 node, SPC_EFORMAT,
@@ -167,8 +167,7 @@ spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx, int i)
     if (out == NULL || onnx == NULL || i < 0)
         return SPC_EINVAL;
     for (size_t n = 0; n < onnx->model->graph->n_node; n++) {
-        /* Without an error: an attribute that cannot be read counts as not
-         * stated. */
+        /* Passes no error: an unreadable attribute counts as not stated. */
         spc__onnx_node node = spc__onnx_node_at(onnx, (int)n, NULL);
         bool has = spc__onnx_has(&node, "input_dynamic_range") ||
                    spc__onnx_has(&node, "input0_dynamic_range") ||

@@ -150,8 +150,7 @@ static int by_name(const void *a, const void *b)
 
 spc_status spc__weights_finish(spc_weights *weights, spc_error *error)
 {
-    /* Sorted for spc_weights_find(); equal names are then next to each
-     * other. */
+    /* Sorts for spc_weights_find(). Equal names are then next to each other. */
     if (weights->count > 0)
         qsort(weights->at, (size_t)weights->count, sizeof(*weights->at),
               by_name);
@@ -273,8 +272,8 @@ static spc_status map_open(spc__weight_file *out, spc_weights *weights, int fd,
     if (block == NULL)
         return spc__fail_memory(error, sizeof(*block));
     size_t bytes = (size_t)facts.st_size;
-    /* Mapped and not read: only the pages of arrays that are used are
-     * loaded. */
+    /* Maps the file instead of reading it, so that only pages of used arrays
+     * are loaded. */
     void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return fail_errno(error, "map", out->path);

@@ -325,7 +325,7 @@ static spc_status start_flight(ladder *l, int first)
         render(l, &l->missing[i]);
         narrow += l->missing[i].is_narrow;
     }
-    /* Set before the pool starts, as its threads count down. */
+    /* Sets the count before the pool starts, as its threads count down. */
     pthread_mutex_lock(&l->lock);
     l->narrow_left += narrow;
     pthread_mutex_unlock(&l->lock);

@@ -65,7 +65,8 @@ bool spc__scan_unsigned(uint64_t *out, spc__span span, uint64_t most)
 
     for (size_t i = 0; i < span.length; i++) {
         unsigned digit = (unsigned)(span.at[i] - '0');
-        /* Tested before the product is formed, so that nothing overflows. */
+        /* Tests the limit before the product is formed, so that nothing
+         * overflows. */
         if (digit > 9 || value > (most - digit) / 10 || digit > most)
             return false;
         value = value * 10 + digit;

@@ -118,7 +118,7 @@ static spc_status read_provenance(spc__kept_provenance *out, spc__layer *layer,
         spc__layer_statement(&stmt, layer, SPC__SQL_GET_PROVENANCE, error);
 
     out->id = id;
-    /* Not valid until all of it has been read. */
+    /* The entry is invalid until all of it has been read. */
     out->at = (spc__file_version){-1, -1};
     spc__buf_clear(&out->bytes);
     if (status != SPC_OK)

@@ -277,8 +277,8 @@ spc_status spc__manifest_finish(spc__buf *text, spc_error *error)
 
     if (lines == NULL)
         return spc__fail_memory(error, text->length);
-    /* Sorted for the binary search, and so that equal databases have equal
-     * manifests. */
+    /* Sorts the lines for the binary search, and so that equal databases have
+     * equal manifests. */
     qsort(lines, count, sizeof(*lines), by_text);
     spc__buf_puts(&sorted, heading);
     for (size_t i = 0; i < count; i++)

@@ -64,7 +64,7 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     if (at->dataset == SPC__REAL && worst.error > g->out->error)
         g->out->error = worst.error;
-    /* Written so that NaN fails as well. */
+    /* The comparison also refuses NaN. */
     if (!(worst.error <= 1)) {
         spc__gate_reject(g, at, digests[SPC__RESULT], &worst);
         return;

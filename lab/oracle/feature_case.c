@@ -98,7 +98,7 @@ int64_t spc__feature_bev_cell(const spc_feature *f, const int32_t at[4])
     if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
         at[3] >= z)
         return -1;
-    /* Computed directly, so that it does not share the kernels' table. */
+    /* Computes it directly, so that it does not share the kernels' table. */
     switch (f->order) {
     case SPC_BEV_ZYX:
         return ((at[0] * f->channels * z + at[3]) * y + at[2]) * x + at[1];

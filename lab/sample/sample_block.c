@@ -272,8 +272,8 @@ spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error)
                            "descriptor %d holds no sample data: a worker is "
                            "started by a tuner, not by hand",
                            fd);
-    /* Read-only: a candidate that writes wildly in the worker must not change
-     * the results that it is compared with. */
+    /* The mapping is read-only: a candidate that writes wildly in the worker
+     * must not change the results that it is compared with. */
     if (status == SPC_OK &&
         (status = map_block(out, header->bytes, PROT_READ, error)) == SPC_OK)
         spc__sample_block_see(out);

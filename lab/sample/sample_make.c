@@ -104,7 +104,8 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
     return status;
 }
 
-/* Appended after the sizes, for layers whose outputs may lie anywhere. */
+/* Appends this scene after the sizes, for layers whose outputs may lie
+ * anywhere. */
 static spc_status add_far(sources *from, const spc_conv *conv, int sizes,
                           spc_error *error)
 {

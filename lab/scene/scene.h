@@ -181,7 +181,7 @@ void spc__scene_sincos(double *cosine, double *sine, double turns);
  */
 double spc__scene_noise(spc__random *random);
 
-/* Rounded to float, as a file would store it. */
+/* Rounds to float, as a file would store the number. */
 double spc__scene_float(double value);
 
 spc_status spc__scene_street(spc__voxels *out, const spc__scene_values *values,

@@ -89,7 +89,7 @@ spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
     if (open_files(out, ctx, path, layers, count, key, ctx->shipped, &with) ==
         SPC_OK)
         return SPC_OK;
-    /* Tried again without the shipped file, to learn whether it was the
+    /* Tries again without the shipped file, to learn whether it was the
      * cause. */
     status = path != NULL || count > 0
                  ? open_files(out, ctx, path, layers, count, key, NULL, error)

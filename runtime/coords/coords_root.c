@@ -146,8 +146,8 @@ static bool go_up(spc__derivation *out, const spc_coords *c)
         !is_joined(&inputs->rule))
         return false;
     from_inputs(&first, inputs);
-    /* Recorded before both become footprints, since two floors combine to a
-     * floor. */
+    /* Records the rule before both become footprints, since two floors combine
+     * to a floor. */
     bool floors = first.rule == SPC_RULE_FLOOR && then.rule == SPC_RULE_FLOOR;
     floor_as_footprint(&first);
     floor_as_footprint(&then);

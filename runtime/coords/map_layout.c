@@ -232,8 +232,8 @@ static spc_status add_sorted(spc_map *map, const spc__row_order *order,
         spc__map_is_filled(map))
         status = indexer->fill(map, layout, stream, error);
     if (status == SPC_OK) {
-        /* Linked last: a layout that failed halfway must not be found by a
-         * plan. */
+        /* Links the layout last, as a plan must not find one that failed
+         * halfway. */
         layout->next = map->sorted;
         map->sorted = layout;
         return SPC_OK;

@@ -28,8 +28,8 @@ static const spc__voxeliser *voxeliser_of(const spc_voxels *v)
 
 /* ---- checks -------------------------------------------------------------- */
 
-/* Rounded: in floating point, the quotient of a whole number of voxels may be
- * slightly less than that number. */
+/* Rounds, because in floating point the quotient for a whole number of voxels
+ * may be slightly less than that number. */
 int spc__voxel_cells(double low, double high, double voxel)
 {
     return (int)lround((high - low) / voxel);

@@ -31,8 +31,8 @@ static void note_bad(const spc_voxelise_args *args, int point)
 {
     int32_t *first = args->stats + SPC_VOXELISE_BAD_POINT;
     int32_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
-    /* Counted down, so that the maximum is the first point and the cleared
-     * value 0 means none. */
+    /* Counts down, so that the maximum is the first point and the cleared value
+     * 0 means none. */
     int32_t mine = INT32_MAX - point;
 
     __atomic_fetch_add(args->stats + SPC_VOXELISE_BAD, 1, __ATOMIC_RELAXED);
@@ -118,7 +118,7 @@ static const float *row_of(const spc_voxelise_args *args, int point)
 static void mean_of(float *out, const spc_voxelise_args *args,
                     const int *points, int count)
 {
-    /* Added in the order of the points, since all devices give the same
+    /* Adds in the order of the points, since all devices must give the same
      * bits. */
     memcpy(out, row_of(args, points[0]), sizeof(float) * (size_t)args->columns);
     for (int i = 1; i < count; i++)
@@ -190,8 +190,8 @@ static void run_chunk(void *payload, int64_t chunk)
 static spc_status spread_chunks(const spc_voxels *v, loop *l, int most,
                                 spc_error *error)
 {
-    /* A count above the capacity is reported by spc_voxels_check(). Here it
-     * must only not overrun the arrays. */
+    /* A count above the capacity is reported by spc_voxels_check(). Here only
+     * an overrun of the arrays must be prevented. */
     l->count = l->count < most ? l->count : most;
     int chunks = (l->count + CHUNK - 1) / CHUNK;
     return spc__host_spread(v->ctx, chunks, run_chunk, l)

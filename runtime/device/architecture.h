@@ -11,7 +11,7 @@ typedef struct spc__architecture {
     int sm, shared_block, shared_sm, threads_sm, blocks_sm;
 } spc__architecture;
 
-/* Ended by a row without a name. */
+/* The table ends with a row without a name. */
 extern const spc__architecture spc__architectures[];
 
 /* Returns NULL for a target that the table lacks. */

@@ -355,8 +355,8 @@ static void flush_chunk(void *payload, int64_t i)
 }
 
 /* Twice the last-level cache, so that every core's private cache is overwritten
- * too. Created once, because page faults on so much memory take longer than
- * most runs. */
+ * too. It is created once, because page faults on so much memory take longer
+ * than most runs. */
 static spc_status flush_create(flush *out, int threads, spc_error *error)
 {
     if (out->memory != NULL)
@@ -403,7 +403,7 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
     if (status == SPC_OK)
         status = time_runs(measure, 1, &ns); /* a warm-up of pages, caches and
                                               * clocks */
-    /* Timed again when warm: the first run may take many times as long. */
+    /* Times a warm run again, as the first run may take many times as long. */
     if (status == SPC_OK && !measure->cold)
         status = time_runs(measure, 1, &ns);
     int runs = status == SPC_OK ? runs_of_sample(measure, ns) : 0;
@@ -414,7 +414,7 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
             break;
         if (measure->before != NULL)
             status = measure->before(measure->payload, NULL);
-        /* Flushed after `before`, because its data must not remain in the
+        /* Flushes after `before`, because its data must not remain in the
          * caches either. */
         if (measure->cold)
             spc__pool_run(cpu->pool, cpu->flush.chunks, flush_chunk,

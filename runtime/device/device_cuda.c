@@ -38,7 +38,7 @@ spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
     CUcontext current = NULL;
 
     *pushed = false;
-    /* Checked in every call: the driver's state is not valid in a child
+    /* Every call checks this, as the driver's state is not valid in a child
      * process. */
     if (device->forks != spc__forks())
         return spc__fail(error, SPC_ESTATE,
@@ -294,8 +294,8 @@ static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
 
     *out = NULL;
     *options = "";
-    /* Opened on first use: a device that finds all code in the database needs
-     * no compiler. */
+    /* Opens the compiler on first use, as a device that finds all code in the
+     * database needs none. */
     if (!d->compiler &&
         (status = spc__nvrtc_open(&d->compiler, error)) != SPC_OK)
         return status;
@@ -345,8 +345,8 @@ static void cuda_module_unload(spc__device *device, spc__module *module)
         d->api.ModuleUnload(module->handle);
         spc__cuda_leave(d, pushed);
     }
-    /* Freed even if the context cannot be entered, since they are only the
-     * host's records. */
+    /* Frees the records even if the context cannot be entered, since they are
+     * host memory. */
     for (spc__kernel *next, *kernel = module->kernels; kernel; kernel = next) {
         next = kernel->next;
         free(kernel);
@@ -373,7 +373,7 @@ static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
             &blocks, function, threads, shared_bytes) != CUDA_SUCCESS)
         return;
     size_t used = (size_t)blocks * (shared_bytes + (size_t)fixed + RESERVED);
-    /* Rounded up, as the driver may choose the next smaller size for a
+    /* Rounds up, as the driver may choose the next smaller size for a
      * fraction. */
     size_t percent =
         (used * 100 + (size_t)d->shared_sm - 1) / (size_t)d->shared_sm;

@@ -375,7 +375,7 @@ static spc__sim_worker *take_worker(void *pool)
     if (worker != NULL)
         sim->idle = worker->next;
     pthread_mutex_unlock(&sim->host.lock);
-    /* Created without the lock, since it takes long. */
+    /* Creates the worker without the lock, since that takes long. */
     return worker != NULL ? worker : spc__sim_worker_create();
 }
 

@@ -56,7 +56,7 @@ static spc_status check_memory(const spc_memory_hook *hook, void *memory,
               "the caller's memory hook returned %p for %zu bytes, which is "
               "not a multiple of %d bytes",
               memory, bytes, ALIGNMENT);
-    /* Freed here, since no caller ever sees it. */
+    /* Frees the block here, since no caller ever sees it. */
     hook->free(memory, bytes, NULL, hook->payload);
     return SPC_ENOMEM;
 }

@@ -43,8 +43,8 @@ void spc__host_release(spc__host_device *host);
 /* Bytes of memory that the machine has; 0: not known. */
 size_t spc__host_memory(void);
 
-/* Aligned to 256 bytes, and of the exact size, so that AddressSanitizer detects
- * an overrun. */
+/* Memory is aligned to 256 bytes and has the exact size, so that
+ * AddressSanitizer detects an overrun. */
 spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
                            spc_error *error);
 void spc__host_dealloc(spc__device *device, void *memory);

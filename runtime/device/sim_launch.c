@@ -106,7 +106,8 @@ static bool have_stacks(spc__sim_worker *worker, int slots)
 {
     if (worker->slots >= slots)
         return true;
-    /* Freed first, so that only one set of stacks exists at a time. */
+    /* Frees the old stacks first, so that only one set of stacks exists at a
+     * time. */
     free_stacks(worker);
     worker->fibers = calloc((size_t)slots, sizeof(*worker->fibers));
     worker->stacks = spc__sim_stacks_map(slots);
@@ -216,7 +217,7 @@ void spc__sim_worker_free(spc__sim_worker *worker)
 static void fiber_main(spc_sim_thread *self)
 {
     spc__sim_fiber_enter(self);
-    /* Ordered after the worker's setup of the block (start_block). */
+    /* Orders this fiber after the worker's setup of the block (start_block). */
     spc__sim_acquire(spc__sim_block_of(self)->tokens);
     spc__sim_launch *launch = spc__sim_launch_of(self);
     launch->kernel->entry(launch->args);
@@ -369,8 +370,8 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
     for (int i = 0; i < launch->threads; i++)
         if (!start_thread(block, at * launch->threads + i, i))
             return false;
-    /* Marked ready only when all have started, because a ready fiber may run at
-     * once. */
+    /* Marks lanes ready only when all have started, because a ready fiber may
+     * run at once. */
     for (int w = 0; w < block->warp_count; w++) {
         block->warps[w].ready = block->warps[w].members;
         block->ready |= 1u << w;

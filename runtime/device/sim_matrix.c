@@ -431,7 +431,7 @@ static void issue_wgmma(spc_sim_thread *self, const spc_sim_exchange *e, int op,
                            SPC__SIM_PRODUCTS);
         p = &warp->products[warp->product_count++];
     }
-    /* Copied at issue, like the registers that the device reads then. */
+    /* Copies the operands at issue, when a GPU reads its registers. */
     memcpy(p->a, e->in.wgmma.a, sizeof(p->a));
     memcpy(p->d, e->in.wgmma.d, sizeof(p->d));
     p->b = e->in.wgmma.b[0];

@@ -333,7 +333,7 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
     join(self, op, place);
     if (warp->done)
         deserted(self, place);
-    /* Released before the last lane can go on, and acquired after. */
+    /* Lanes release before the last lane can continue, and acquire after it. */
     if (token)
         spc__sim_release(token);
     warp->arrived |= 1u << self->lane;
@@ -387,7 +387,7 @@ void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
                        block->threads);
 
     spc__sim_barrier *barrier = &block->barriers[id];
-    /* Read before the barrier can open, which changes the phase. */
+    /* Reads the phase before the barrier can open, which changes it. */
     char *token = &barrier->sync[barrier->phase];
     join(self, SPC_SIM_EXCHANGE, place);
     if (barrier->arrived == 0)
@@ -414,8 +414,8 @@ void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
     self->place = place;
-    /* Not ready again until no other thread is: polling must not starve the
-     * threads that it waits for. */
+    /* The lane is not ready again until no other thread is: polling must not
+     * starve the threads that it waits for. */
     warp->yielded |= 1u << self->lane;
     leave(self);
     self->place = NULL;

@@ -273,7 +273,7 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
                  : spc__net_check_rows(net, layer->in, "in", error);
     if (status != SPC_OK)
         return status;
-    /* Completed before the checks, which need all channels. */
+    /* Completes the layer before the checks, which need all channels. */
     if (conv->cin == 0)
         conv->cin = net->tensors[layer->in].channels;
     /* The operator is checked before a place is found for its outputs, since

@@ -95,8 +95,8 @@ static void share_order(const spc_net_plan *plan, int map)
     for (int i = 0; i < plan->work_count && us[best] > 0; i++) {
         const spc__net_work *work = &plan->works[i];
         int order = work->map == map ? order_of(work) : -1;
-        /* Changed only if the layer loses less than the sort of a second order
-         * costs. */
+        /* Changes the order only if the layer loses less than the sort of a
+         * second order costs. */
         if ((order >= 0 && order != best && loss * us[order] < price_us) ||
             (work->map == map && reads_keys(plan, work) &&
              loss_of_keys * by_keys < price_us))

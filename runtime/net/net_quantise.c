@@ -166,7 +166,7 @@ spc_status spc_net_quantise(int *layers, spc_net *net, const float *ranges,
     if ((whole = calloc((size_t)net->tensor_count + 1, 1)) == NULL)
         return spc__fail_memory(error, (size_t)net->tensor_count);
     choose(whole, net, ranges);
-    /* Checked before any layer changes, so a refused network stays as it
+    /* Checks before any layer changes, so that a refused network stays as it
      * was. */
     status = check_weights(net, whole, error);
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {

@@ -48,8 +48,8 @@ spc_status spc_net_voxelisation(spc_voxelisation *out, const spc_net *net,
     for (int a = 0; a < 3; a++) {
         out->voxel[a] = input->voxel[a];
         out->low[a] = input->low[a];
-        /* Computed from the number of voxels, so that rounding cannot add or
-         * lose one. */
+        /* Computes the bound from the number of voxels, so that rounding cannot
+         * add or lose one. */
         out->high[a] = input->low[a] + input->voxel[a] * cells_of(net, a);
     }
     out->columns = input->channels;
@@ -337,7 +337,8 @@ static spc_status check_sample(spc_net_plan *plan)
 
     if (status != SPC_ECAPACITY)
         return status;
-    /* Repeated for its message, which the check of the set has replaced. */
+    /* Repeats the check for its message, which the check of the set has
+     * replaced. */
     for (int i = 0; i < plan->net->set_count; i++)
         if (plan->sets[i] != NULL && !spc__net_set_is_late(plan->net, i) &&
             spc_coords_check(plan->sets[i], NULL) != SPC_OK)

@@ -91,7 +91,7 @@ spc_status spc__net_find_siblings(spc_net_plan *plan, bool *joined,
     }
     for (int i = 0; i < net->node_count; i++) {
         plan->siblings[i] = -1;
-        /* Decided for all layers first, as a sibling must pass the same test as
+        /* Decides for all layers first, as a sibling must pass the same test as
          * the first one. */
         can[i] = may[i] && can_join(net, &net->nodes[i]);
     }
@@ -146,8 +146,8 @@ spc_status spc__net_join(spc__net_node *out, const spc_net_plan *plan, int node)
     if (plan->siblings[node] < 0)
         return SPC_OK;
     out->conv.cout = spc__net_wide_channels(plan, node);
-    /* Cleared first: spc__net_part() must not free arrays of the network if a
-     * copy fails. */
+    /* Clears the pointers first, so that spc__net_part() does not free arrays
+     * of the network if a copy fails. */
     for (int i = 0; i < SPC__NET_PARAMS; i++)
         out->params[i] = NULL;
     for (int i = 0; i < SPC__NET_PARAMS && status == SPC_OK; i++)

@@ -249,7 +249,7 @@ static int last_beside_users(const spc_net_plan *plan, const bool *follows,
 
 spc_status spc__net_keep_apart(spc_net_plan *plan)
 {
-    /* Without shared memory, which is not placed yet. */
+    /* Computes waits without shared memory, which is not placed yet. */
     bool *follows =
         spc__net_layers_branch(plan) ? find_follows(plan, false) : NULL;
 

@@ -215,8 +215,7 @@ void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_text(out, "op", spc__conv_row_of(conv->op)->word);
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
-    /* Left out for 1, as layers without groups were recorded before there were
-     * any. */
+    /* Omits groups=1, as older records of layers lack the word. */
     if (conv->groups != 1)
         spc__attrs_set_number(out, "groups", conv->groups);
     set_geometry(out, &conv->geometry);

@@ -33,7 +33,7 @@ static spc_status check_slice(const spc_feature *f, spc_error *error)
     spc_status status = check_pool(f, error);
     int offsets = spc_geometry_offset_count(&f->geometry);
 
-    /* Divided instead of multiplied, since the product may not fit an int. */
+    /* Divides instead of multiplying, since the product may not fit an int. */
     if (status != SPC_OK || f->channels <= SPC__CHANNELS_MOST / offsets)
         return status;
     return spc__fail(

@@ -56,7 +56,7 @@ static void list_values(const char *names[VALUES_MOST],
         const spc__feature_row *row = spc__feature_row_of((spc_feature_op)op);
         if (strcmp(row->word, word) != 0)
             continue;
-        /* Set even without values, so that the word itself names its
+        /* Sets the row even without values, so that the word alone names its
          * operator. */
         of[count] = (head_value){(spc_feature_op)op, 0};
         for (int i = 0; row->values != NULL && row->values[i] != NULL; i++) {

@@ -101,7 +101,7 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
         return false;
     if (a->offset_count > 0)
         return same_axes(a->shape, b->shape);
-    /* Compared by value: one geometry may state the origin that the other has
+    /* Compares values, as one geometry may state the origin that the other has
      * by default. */
     for (int axis = 0; axis < 3; axis++)
         if (spc__geometry_origin(a, axis) != spc__geometry_origin(b, axis))

@@ -165,8 +165,8 @@ static void *tune_in_background(void *payload)
     while ((wanted = next_job(b)) != NULL) {
         pthread_mutex_unlock(&b->lock);
         spc_status status = SPC_OK;
-        /* Opened for the first job and not at the start: a program with only
-         * tuned layers never needs it. */
+        /* Opens the context for the first job and not at the start, as a
+         * program with only tuned layers never needs it. */
         if (ctx == NULL)
             status = open_own(&ctx, b, &error);
         if (ctx == NULL)
@@ -378,7 +378,7 @@ static void end(spc__background *self)
     __atomic_store_n(&b->ends, 1, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
-    /* Joined before anything is freed, as the thread uses the jobs and the
+    /* Joins the thread before anything is freed, as it uses the jobs and the
      * host's log. */
     pthread_join(b->thread, NULL);
 }

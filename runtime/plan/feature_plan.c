@@ -91,7 +91,8 @@ static spc_status load_step(spc_feature_plan *plan, int i,
     spc_status status = spc__ctx_kernel(&plan->wide[i], plan->ctx, code,
                                         s->name, s->shared_bytes);
 
-    /* Replaced below if there is a separate kernel for single elements. */
+    /* The code below replaces it if there is a separate kernel for single
+     * elements. */
     plan->single[i] = plan->wide[i];
     snprintf(name, sizeof(name), "%s_1", s->name);
     if (status == SPC_OK && has_single(plan, s))

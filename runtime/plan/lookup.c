@@ -103,7 +103,7 @@ static spc_status try_device(spc__look *look)
     look->default_is_better = false;
     if (try_choices(look, 1) == SPC_OK)
         return SPC_OK;
-    /* Without a refusal the best record waits, and so do all others. */
+    /* Without a refusal, the best record and all others are left for later. */
     if (look->close_only && look->refusals == refusals &&
         related_count(look) > 0)
         return SPC_ENOTFOUND;
@@ -201,8 +201,8 @@ static spc_status from_records(spc__look *look)
     if (!(look->flags & SPC_PLAN_CACHED_ONLY) ||
         look->flags & SPC_PLAN_ESTIMATE || look->ctx->cache == NULL)
         return SPC_ENOTFOUND;
-    /* Set only for this pass: afterwards, the normal order may compile or ask
-     * templates. */
+    /* The flag is set only for this pass. Afterwards the normal order may
+     * compile or query templates. */
     look->flags |= SPC__PLAN_RECORDED;
     status = from_database(look);
     /* With templates of the caller, stored code of a built-in one may be the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_create.c - plans: a layer bound to a loaded kernel. Made once, then only
- * run. */
+/* plan_create.c - plans: a layer bound to a loaded kernel. A plan is made once
+ * and then only run. */
 #include "plan/plan_parts.h"
 #include "spc/tune.h"
 

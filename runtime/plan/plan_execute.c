@@ -318,7 +318,7 @@ static spc_status enqueue_krsc(const call *c, spc_error *error)
     call rsck = *c;
     spc_status status = SPC_OK;
 
-    /* Aligned, as kernels write 16 bytes at once. */
+    /* The address is aligned, as kernels write 16 bytes at once. */
     rsck.args.out = (char *)c->args.workspace + spc__plan_align(c->work_bytes);
     spc_transpose_args there = {.from = rsck.args.out,
                                 .to = c->args.out,

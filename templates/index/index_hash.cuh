@@ -53,7 +53,7 @@ SPC_DEVICE void insert(const spc_index_args *args, spc_u32 slots, map_key key,
 
     while (swap_in((map_key *)args->table + slot, key) != EMPTY)
         slot = (slot + 1) & (slots - 1);
-    /* Read only after a barrier of the grid. */
+    /* Threads read the table only after a barrier of the grid. */
     args->table_places[slot] = p;
 }
 

@@ -65,7 +65,8 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
         if (!last)
             sort_count_next(next_counts(s), next, per_block, valid, place,
                             digest_digit(item.digest, pass + 1));
-        /* Loaded ahead, while the barriers of this step are waited for. */
+        /* These are loaded ahead, during the waits for the barriers of this
+         * step. */
         item = digest_at(args, pass, i + SORT_THREADS, end);
     }
     if (!last)

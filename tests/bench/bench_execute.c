@@ -9,8 +9,8 @@
  * of the CUDA driver, all or the one called NAME. Prints nanoseconds of one
  * call, and of one whose launch does nothing: the time of the code above the
  * devices. The kernels of layers are empty. Each figure is the smallest mean of
- * BATCHES batches. Instructions repeat exactly where times do not. As of half
- * of these calls, they are counted by
+ * BATCHES batches. Times vary, but instruction counts repeat exactly. Counts
+ * half of these calls with
  *
  *   valgrind --tool=callgrind --toggle-collect=spc_plan_execute \
  *       bench_execute cpu 1000 layer

@@ -384,7 +384,7 @@ static inline void autoware_finish(spc__buf *out, autoware_writer *w)
     pb_text(&opset, 1, "autoware");
     pb_int(&opset, 2, w->version != 0 ? w->version : 1);
     pb_message(out, 8, &opset);
-    /* Written last, so that a truncated file is never valid. */
+    /* Writes this field last, so that a truncated file is never valid. */
     pb_message(out, 7, &w->body);
 }
 

@@ -28,7 +28,7 @@ typedef struct spc__timing { /* times of one candidate on one scene */
     double median_us, spread_us, cold_us;
 } spc__timing;
 
-/* Appended to the note of a timeout that a second run has repeated. */
+/* The end of the note of a timeout that a second run has repeated. */
 #define SPC__LATE_AGAIN "; nor did it in an earlier run"
 
 typedef struct spc__entry { /* an admitted candidate */

@@ -122,7 +122,8 @@ spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
                                         map->inverse, config, error);
     if (status != SPC_OK)
         return status;
-    /* Set only now: after a failure the map keeps the configuration it had. */
+    /* Sets it only now, so that after a failure the map keeps its earlier
+     * configuration. */
     w->s.kernel = kernel;
     w->configured = config != NULL;
     if (config)

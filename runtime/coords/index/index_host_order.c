@@ -196,7 +196,7 @@ static void sort_tiles(const tiling *t)
         next[t->map->offsets - t->cost[tile]]++;
     for (int c = 0; c < t->map->offsets; c++)
         next[c + 1] += next[c];
-    /* Copied before the loop below advances the positions. */
+    /* Copies the positions before the loop below advances them. */
     memcpy(t->tiles->begin, starts,
            (size_t)t->map->offsets * sizeof *t->tiles->begin);
     for (int tile = 0; tile < t->count; tile++)

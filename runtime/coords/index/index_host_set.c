@@ -38,8 +38,8 @@ static uint64_t pack_row(const build *b, int row)
     bool outside = false;
 
     for (int i = 0; i < 4; i++) {
-        /* Unsigned: a coordinate below `low` wraps around to a large value, so
-         * one comparison checks both ends. */
+        /* In unsigned arithmetic a coordinate below `low` wraps around to a
+         * large value, so one comparison checks both ends. */
         uint32_t value = (uint32_t)b->coords[4 * (size_t)row + (size_t)i] -
                          (uint32_t)layout->low[i];
         if (value > layout->last[i]) {
@@ -52,7 +52,7 @@ static uint64_t pack_row(const build *b, int row)
     if (outside)
         __atomic_fetch_add(&b->c->stats[SPC_INDEX_BAD_ROWS], 1,
                            __ATOMIC_RELAXED);
-    /* Sorted to the end, where merge_rows() never looks. */
+    /* This key sorts to the end, where merge_rows() never looks. */
     return outside ? layout->none : key;
 }
 

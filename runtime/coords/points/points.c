@@ -202,7 +202,7 @@ spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
 static spc_status check_cells(const spc_points *p, float inverse,
                               spc_error *error)
 {
-    /* Negated, so that a product that is NaN fails as well. */
+    /* The negation also refuses a product that is NaN. */
     for (int i = 0; i < 3; i++)
         if (!(fabsf(p->low[i] * inverse) < cells_most &&
               fabsf(p->high[i] * inverse) < cells_most))

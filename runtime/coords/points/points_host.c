@@ -48,7 +48,7 @@ static bool check_point(const spc_place_args *a, const float *p, int batch,
 
     if (!inside)
         note_bad(a, 3, row);
-    /* Negated, so that NaN counts as outside. */
+    /* The negation makes NaN count as outside. */
     for (int i = 0; i < 3; i++)
         if (!(p[i] >= a->low[i] && p[i] <= a->high[i])) {
             inside = false;

@@ -115,8 +115,8 @@ void spc__points_order_tiles(const spc_ctx *ctx, const void *args)
         most = cost > most ? cost : most;
         a->tiles[t] = -1;
     }
-    /* Sorted by level and not by exact cost, as the kernel does: a stable pass
-     * a level. */
+    /* Like the kernel, sorts by level and not by exact cost, with a stable pass
+     * for each level. */
     for (int level = SPC_BUNDLE_LEVELS - 1; level >= 0; level--)
         for (int t = 0; t < tiles; t++)
             if (a->order[t * SPC_BUNDLE_TILE] >= 0 &&

@@ -86,7 +86,8 @@ static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
                                error);
     if (status == SPC_OK)
         status = ops->sync(ctx->device, stream, error);
-    /* Checked before the extent, which NaN would not widen. */
+    /* Checks points before the extent is computed, which NaN would not
+     * widen. */
     if (status == SPC_OK)
         status = check_finite(at, of, rows, error);
     if (status == SPC_OK)
@@ -198,8 +199,8 @@ spc_status spc__points_create_units(spc_points **out, spc_ctx *ctx,
 static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);
-    /* Rounded to the nearest: a cloud made from units gives exactly those units
-     * again. */
+    /* Rounds to the nearest unit, so that a cloud made from units gives exactly
+     * these units again. */
     for (int a = 0; a < 3; a++)
         to[1 + a] = (int32_t)lrintf(at[a] / SPC_POINTS_STEP);
 }

@@ -53,9 +53,9 @@ spc_status spc__points_code_load(spc__points_code *out, spc_ctx *ctx,
     for (int i = 0; i < SPC__POINTS_STEPS && status == SPC_OK; i++)
         status = spc__index_load(&out->kernels[i], ctx, "points", &problem,
                                  NULL, names[i],
-                                 /* Loaded with the most shared memory that any
-                                  * step may ask for, so one kernel serves every
-                                  * kernel size. */
+                                 /* Loads the kernel with the most shared memory
+                                  * that any step may request, so that one
+                                  * kernel serves every kernel size. */
                                  SPC_RADIUS_SHARED(SPC_MAX_OFFSETS), error);
     return status;
 }

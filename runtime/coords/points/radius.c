@@ -95,8 +95,8 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
 {
     radius_work *w = map->work;
 
-    /* Freed before the new one is allocated, so that both never exist at
-     * once. */
+    /* Frees the old list before the new one is allocated, so that both never
+     * exist at once. */
     spc__coords_dealloc(map->to, w->list);
     w->list = NULL;
     w->capacity = capacity;

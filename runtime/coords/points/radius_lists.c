@@ -44,8 +44,8 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
         spc__points_run(&w->code, SPC__OFFSETS_COUNT, &args, sizeof args,
                         w->blocks, shared, stream, error);
 
-    /* Summed by one block: there are only as many counts as offsets times
-     * warps. */
+    /* One block sums the counts, as there are only offsets times warps of
+     * them. */
     if (status == SPC_OK)
         status = spc__points_run(&w->code, SPC__OFFSETS_SUM, &args, sizeof args,
                                  1, shared, stream, error);

@@ -116,8 +116,8 @@ static spc_status add_source(spc__regroup *r, spc_coords *source,
                          "%lld rows of sources with %d children each: 2^31-1 "
                          "together is the limit",
                          (long long)rows, r->children);
-    /* Set before anything can fail: the numbering above uses the capacity as it
-     * is now. */
+    /* Sets it before anything can fail, as the numbering above uses the current
+     * capacity. */
     source->fixed = "a set made of it numbers its rows by their capacity";
     r->source[r->sources++] = spc__coords_share(source);
     r->first[r->sources] = (int)rows;

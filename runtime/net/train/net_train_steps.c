@@ -154,7 +154,7 @@ static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
         return spc__train_cloud_map(out, t, geometry, inverse, in, to);
     status = inverse ? spc_map_create_inverse(out, from, at, geometry)
                      : spc_map_create(out, from, at, geometry);
-    /* Filled and checked now, as kernels are chosen by its number of pairs. */
+    /* Fills and checks the map now, as its number of pairs selects kernels. */
     if (status == SPC_OK)
         status = spc_map_update(*out, NULL, NULL, 0, NULL);
     return status == SPC_OK ? spc_map_check(*out, NULL) : status;
