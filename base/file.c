@@ -110,7 +110,7 @@ static int open_beside(spc__buf *name, const char *path, const struct stat *old)
         }
         int fd = open(spc__buf_text(name),
                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        /* A file system without modes is no reason to fail. */
+        /* Ignores a failure, as some file systems have no modes. */
         if (fd >= 0 && old != NULL)
             (void)!fchmod(fd, old->st_mode & 07777);
         if (fd >= 0 || errno != EEXIST)

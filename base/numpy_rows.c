@@ -194,7 +194,7 @@ bool spc__numpy_int(int64_t *out, const spc__numpy_rows *rows, int64_t row,
     if (field->kind == 'f') {
         double value = float_of(bits, field->bytes);
         /* Tests the range before the cast, which is undefined outside of it.
-         * The upper end is exclusive, as 2^63 - 1 is no double. */
+         * The upper end is exclusive, as 2^63 - 1 is not a double. */
         bool fits = value >= -0x1p63 && value < 0x1p63;
         *out = fits ? (int64_t)value : 0;
         return fits && (double)*out == value;

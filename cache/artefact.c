@@ -171,8 +171,8 @@ static spc_status is_stored(bool *stored, spc__layer *layer,
     spc__bind_text(stmt, 1, meant->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (status == SPC_OK && row)
-        /* A damaged or different row is written again, so its fault is no error
-         * here. */
+        /* A damaged or different row is written again, so its fault is not an
+         * error here. */
         *stored = check_row(meant, layer, stmt, NULL) == SPC_OK &&
                   take_code(&code, &bytes, stmt, NULL) == SPC_OK;
     free(code);

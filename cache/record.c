@@ -215,7 +215,7 @@ spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
 }
 
 /* Reads the features. SQLite returns NULL both for NULL and if memory runs out,
- * which is no damage. */
+ * which is not a damage. */
 static spc_status read_features(spc__problem_key *out, const spc__layer *layer,
                                 sqlite3_stmt *stmt, int i, spc_error *error)
 {

@@ -140,7 +140,7 @@ static spc_status add_template(builder *build, spc__template *tpl,
     spc_status status = spc__ask(&question, ask_space);
     if (status == SPC_OK)
         return SPC_OK;
-    /* These are no fault of the template, and end the search. */
+    /* The template is not at fault for these, and they end the search. */
     if (status == SPC_ENOMEM || status == SPC_EINTERRUPTED)
         return spc__fail(error, status, "%s", why.text);
     build->space->count = count; /* drops the candidates added before the

@@ -143,5 +143,5 @@ int main(int argc, char **argv)
         read_scan(argv[i]);
         run_frame();
     }
-    /* Memory is left to the system, which frees it at the end. */
+    /* The system frees the memory at the end. */
 }

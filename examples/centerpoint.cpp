@@ -23,7 +23,7 @@ namespace
 
 constexpr std::int64_t most_voxels = 160000, most_points = 1 << 20;
 
-/* The points of a file, in the memory of the host. */
+/* Reads the points of a file into host memory. */
 struct scan : spc_point_rows {
     scan(const char *path, int channels) : spc_point_rows{}
     {
@@ -60,7 +60,7 @@ class backbone
         buffers.memory = memory_.data();
         plan_.capture(buffers);
     }
-    /* One frame; returns the number of voxels. */
+    /* Runs one frame. Returns the number of voxels. */
     std::int64_t run(const scan &points)
     {
         const std::int32_t count[] = {static_cast<std::int32_t>(points.rows)};

@@ -16,7 +16,7 @@
 
 enum { LEAST = 10803, MOST = 135306, CAPACITY = 160000, LAYERS = 3 };
 
-/* On the fine level, down to the coarse one, and back up. */
+/* The layers stay on the fine level, go down to the coarse one, and back up. */
 static const char *const words[LAYERS] = {
     "subm,cin=16,cout=16,k=3",
     "conv,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint",

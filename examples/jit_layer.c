@@ -23,7 +23,7 @@ typedef struct options {
     unsigned flags;
 } options;
 
-/* Everything that must be freed, in one place. */
+/* Everything that must be freed at the end. */
 typedef struct layer {
     spc_conv conv;
     spc_ctx *ctx;
@@ -66,7 +66,7 @@ static float float_of(unsigned short half)
     return half & 0x8000 ? -value : value;
 }
 
-/* The size of an input of one row and channel. */
+/* Returns the bytes of one number. */
 static size_t element(const layer *l)
 {
     return spc_conv_operand_bytes(&l->conv, SPC_OPERAND_IN, 1) /

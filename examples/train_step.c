@@ -131,7 +131,8 @@ static double step(learner *l, const float *target)
         l->y[i] = 2 * off / (float)l->count;
     }
     check(spc_memory_upload(l->grad, ctx, l->y, bytes));
-    /* From the gradient of the outputs to that of every weight and bias. */
+    /* Computes the gradient of every weight and bias from that of the
+     * outputs. */
     check(spc_training_backward(l->training, l->grad, NULL));
     /*
      * Subtracts the rate times its gradient from each parameter. For another
@@ -141,7 +142,8 @@ static double step(learner *l, const float *target)
     return loss;
 }
 
-/* ---- the same in double -------------------------------------------------- */
+/* ---- the same training in double precision
+ * -------------------------------------------------- */
 
 typedef struct layer {
     spc_conv conv;
@@ -180,7 +182,8 @@ static void free_layers(void)
     }
 }
 
-/* The parameters of a network: of each layer its weights, then its biases. */
+/* Reads the parameters of a network: for each layer its weights, then its
+ * biases. */
 static void take_params(const spc_net *net)
 {
     for (int i = 0; i < 2 * LAYERS; i++) {
@@ -201,8 +204,8 @@ static double seen_exactly(int i, int64_t row, int c)
 }
 
 /*
- * One pair of rows: adds to the sums, or (`back`) to the gradients of weights
- * and inputs.
+ * Processes one pair of rows: adds to the sums, or (`back`) to the gradients of
+ * weights and inputs.
  */
 static void add_pair(int i, int64_t k, int64_t from, int64_t row, bool back)
 {

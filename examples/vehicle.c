@@ -10,7 +10,7 @@
  *             [--voxels 60000] [--points 200000] [--check 5] [--hog MB]
  *
  * The network takes points (it states voxel, low and high). FOLDER has scans
- * with as many float32 a point as it has channels. The result of every --check
+ * with one float32 for each channel of a point. The result of every --check
  * frames is compared with the first of the same scan.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -124,7 +124,7 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
 }
 #endif
 
-/* The driver, where the device is cuda: libspc has no streams of its own. */
+/* The driver, if the device is cuda: libspc does not make streams. */
 static struct {
     int (*init)(unsigned);
     int (*retain)(void **context, int device);
@@ -259,7 +259,8 @@ static void open_model(model *m)
         memory(m, m->channels * (size_t)options.points * sizeof(float));
     m->device.count = memory(m, sizeof(int32_t));
     m->device.memory = memory(m, spc_net_plan_memory_bytes(m->plan));
-    /* Non-blocking: the default stream's copies do not hold it up. */
+    /* The stream is non-blocking, so copies on the default stream do not delay
+     * it. */
     if (driver.context != NULL)
         need(driver.stream_create(&m->stream, 1) == 0, "no stream", "");
     check(spc_net_plan_capture(m->plan, &m->device), m->ctx);
@@ -286,14 +287,14 @@ static void close_model(model *m)
 typedef struct scan {
     float *points;
     int32_t count; /* may be above --points: the device must say so */
-    /* Of its first run: SPC_ECAPACITY is no mistake of a vehicle, but it must
+    /* Status of its first run. SPC_ECAPACITY is not a mistake here, but it must
      * be reported each time. */
     spc_status status;
     uint64_t sum;
     double median;
 } scan;
 
-static scan scans[3 * SCANS + 2]; /* each whole, with a dropout, in a burst */
+static scan scans[3 * SCANS + 2]; /* whole frames, with a dropout, in a burst */
 static int scan_count, file_count;
 
 static uint64_t state = 88172645463325252u;
@@ -364,7 +365,8 @@ static void read_scans(const model *m)
         closedir(folder);
 }
 
-/* A sector is missing; two scans at once; none; more than there is room for. */
+/* The kinds of frames: a sector is missing, two scans at once, no points, more
+ * than the capacity. */
 static void spoil_scans(const model *m)
 {
     int whole = scan_count;
@@ -450,7 +452,8 @@ static uint64_t sum_of(model *m, void *host)
     return sum;
 }
 
-/* ---- beside it ----------------------------------------------------------- */
+/* ---- other work on the device
+ * ----------------------------------------------------------- */
 
 static atomic_bool stop;
 static atomic_llong second_runs, blocks;

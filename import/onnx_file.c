@@ -306,7 +306,7 @@ static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
     spc_status status = SPC_OK;
 
     if (graph == NULL)
-        return bad(onnx, error, "it holds no graph");
+        return bad(onnx, error, "it has no graph");
     if (graph->n_node > NODES_MOST)
         return bad(onnx, error, "its graph has more than 4096 nodes");
     if (!graph_is_plain(graph))

@@ -136,7 +136,7 @@ bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value)
      * such consumer. */
     if (consumer < 0 || strcmp(graph->node[consumer]->op_type, "Relu") != 0)
         return false;
-    /* add_nodes() passes over it. */
+    /* add_nodes() skips it. */
     b->done[consumer] = true;
     *value = &b->values[b->input_count + consumer];
     return true;

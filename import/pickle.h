@@ -33,7 +33,7 @@ struct spc__pickle {
     spc_element type; /* GLOBAL: elements of a storage; else SPC_ELEMENTS */
     spc__pickle **items;
     size_t count, capacity;
-    spc__pickle *next; /* of all values, to free them */
+    spc__pickle *next; /* list of all values, to free them */
 };
 
 /* Reads a whole pickle. *root is a value of the list *all, which the caller

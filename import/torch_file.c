@@ -288,7 +288,7 @@ static const spc__pickle *find_table(const spc__pickle *root)
     return NULL;
 }
 
-/* Values that are no tensors are left out. */
+/* Skips values that are not tensors. */
 static spc_status add_table(reader *r, const spc__pickle *root)
 {
     const spc__pickle *table = find_table(root);

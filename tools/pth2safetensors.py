@@ -129,7 +129,7 @@ def convert(torch, path, out, key, trusted=False):
         if torch.is_tensor(value):
             arrays[str(name)] = pack(name, value, torch.uint8)
         else:
-            print(f"{path}: '{name}' is no tensor and is left out",
+            print(f"{path}: '{name}' is not a tensor and is left out",
                   file=sys.stderr)
     write(out, arrays)
     return len(arrays)

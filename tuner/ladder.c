@@ -280,7 +280,7 @@ static spc_status store(const ladder *l, rung *r)
     return status;
 }
 
-/* An optional kernel that does not compile is no failure of the run. */
+/* The run does not fail if an optional kernel does not compile. */
 static spc_status store_all(ladder *l, bool wide)
 {
     spc_error before = *l->request->error;

@@ -87,7 +87,8 @@ static void forget_hasty_winner(run *r, spc_status status)
     const spc__entry *untuned = spc__untuned(&r->request, &r->candidates);
     bool early = r->pipeline.is_cut || status != SPC_OK;
 
-    /* A timed candidate was compared, and a failed one is no better plan. */
+    /* A timed candidate was compared, and a failed one cannot be a better
+     * plan. */
     if (early && untuned != NULL && untuned->state != SPC__TIMED &&
         untuned->state != SPC__FAILED)
         memset(&r->winner, 0, sizeof(r->winner));

@@ -176,7 +176,7 @@ static spc_status import_head(spc__exchange *exchange, const text_pass *pass,
                : tell(exchange, SPC__FATE_REJECTED, NULL, why.text, pass->line);
 }
 
-/* Reports a line that cannot be read. A lack of memory is no fault of the
+/* Reports a line that cannot be read. A lack of memory is not a fault of the
  * line. */
 static spc_status tell_unread(spc__exchange *exchange, spc_status status,
                               const spc_error *why, int64_t line,

@@ -222,7 +222,7 @@ static spc_status compare_families(spc__intake *intake,
 }
 
 /* Writes a choice if the trial that it chooses exists, and seals it. Otherwise
- * the record is rejected, which is no error. */
+ * the record is rejected, which is not an error. */
 static spc_status put_choice(spc__fate *fate, spc_error *why,
                              spc__intake *intake, const spc__record *record,
                              spc_error *error)

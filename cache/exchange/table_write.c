@@ -31,7 +31,8 @@ typedef struct piece {
     int name_length, value_length;
 } piece;
 
-/* Reads the next piece. Returns false at the end, or if it is no piece. */
+/* Reads the next piece. Returns false at the end, or if there is no valid
+ * piece. */
 static bool next_piece(piece *out, const char **at)
 {
     size_t length = strcspn(*at, ",");

@@ -50,7 +50,7 @@ static void check_zones(const spc__gate *g, const spc__large *large)
 }
 
 /* Tests one kind of large scene. Without the time or the memory for it the test
- * is skipped, which is no failure of the candidate. */
+ * is skipped, which does not count against the candidate. */
 static void test_large(const spc__gate *g, int kind)
 {
     spc__large *large;

@@ -122,8 +122,8 @@ void spc__gate_test_together(const spc__gate *g);
 
 /*
  * Makes the map of scene `at->s` and the read-only operands of `at->dataset`
- * unwritable until the pages are opened again, which notes a write. Only on
- * devices whose memory is the host's; no effect on others.
+ * unwritable until the pages are opened again; the first write to them is
+ * noted. Only on devices whose memory is the host's; no effect on others.
  */
 void spc__gate_close_pages(const spc__gate *g, const spc__gate_setting *at);
 void spc__gate_open_pages(const spc__gate *g);

@@ -361,7 +361,7 @@ spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
     if (status == SPC_OK && m.scene != NULL)
         status = make(&m);
     spc_scene_free(m.scene);
-    /* A scene that does not fit is no fault of a candidate. */
+    /* A candidate is not at fault for a scene that does not fit. */
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     give_up(large, fixture);

@@ -32,7 +32,7 @@ struct spc__large {
 /*
  * Returns the fixture's scene of a kind, which the first call makes. If memory
  * is short, or a processor has no time for it, this is logged and the scene is
- * marked unavailable; it is no failure of the candidate.
+ * marked unavailable; it does not count against the candidate.
  */
 spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture,
                               int kind);

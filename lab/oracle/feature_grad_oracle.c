@@ -114,7 +114,8 @@ static bool comes_before(const int32_t *a, const int32_t *b)
     return false;
 }
 
-/* The first voxel with the largest number; -1 if there are no voxels. */
+/* Returns the first voxel with the largest number, or -1 if there are no
+ * voxels. */
 static int64_t find_most(const spc_feature *f, const spc__feature_case *of,
                          int64_t batch, int c)
 {

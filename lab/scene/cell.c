@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cell.c - numbers as files of points store them. */
+/* cell.c - the forms of numbers in files of points. */
 #include "lab/scene/cell.h"
 
 #include <stdint.h>

@@ -37,7 +37,7 @@ def backbone(clone: str) -> Any:
     spctune.install()  # from here on, `import spconv` finds spctune
     top = os.path.join(clone, "pcdet")
     if not os.path.isdir(top):
-        sys.exit(f"{clone} is no clone of OpenPCDet: it has no folder pcdet")
+        sys.exit(f"{clone} is not a clone of OpenPCDet: it has no folder pcdet")
     for name in ("", ".utils", ".models", ".models.backbones_3d"):
         package = types.ModuleType(f"pcdet{name}")
         package.__path__ = [top + name.replace(".", "/")]

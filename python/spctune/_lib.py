@@ -82,7 +82,7 @@ def _mistake(loaded: Any, path: str) -> Optional[str]:
         loaded.spc_struct_bytes.restype = ctypes.c_size_t
     except AttributeError:
         return (
-            f"{path} is no libspclab, or an old one without spc_version(); "
+            f"{path} is not a libspclab, or an old one without spc_version(); "
             f"{again}"
         )
     if version != _abi.VERSION:

@@ -394,7 +394,7 @@ spc_status spc__coords_fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
     spc_status status;
 
     *out = malloc(bytes ? bytes : 1);
-    /* malloc(0) may return NULL, which is no error here. */
+    /* malloc(0) may return NULL, which is not an error here. */
     if (!*out)
         return spc__fail_memory(error, bytes);
     status = ops->copy_out(ctx->device, *out, coords, bytes, stream, error);

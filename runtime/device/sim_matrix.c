@@ -467,7 +467,7 @@ static void vote(spc_sim_exchange *e, uint32_t members, int op)
     uint32_t all = op == SPC_SIM_MIN ? 0xffffffffu : 0;
     for (int lane = 0; lane < 32; lane++) {
         uint32_t word = e->in.word[lane];
-        /* A block whose size is no multiple of 32 has a warp with fewer
+        /* A block whose size is not a multiple of 32 has a warp with fewer
          * lanes. */
         if (!(members & 1u << lane))
             continue;

@@ -55,8 +55,8 @@ static void assign_offset(spc__net_piece *piece, spc__net_piece *const *placed,
 
     for (int i = 0; i < count; i++) {
         size_t end = placed[i]->offset + padded(placed[i]->bytes);
-        /* A piece that is not live at the same time is no obstacle, so its end
-         * is no candidate. */
+        /* A piece that is not live at the same time is not in the way, so its
+         * end is not a candidate. */
         if (meet_in_time(piece, placed[i]) && (!found || end < best) &&
             fits_at(piece, end, placed, count)) {
             best = end;

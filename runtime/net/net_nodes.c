@@ -18,7 +18,7 @@
 spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                                  const char *what, spc_error *error)
 {
-    /* A pooling's indices are no features: only an un-pooling reads them. */
+    /* A pooling's indices are not features: only an un-pooling reads them. */
     if (tensor >= 0 && tensor < net->tensor_count)
         return !net->tensors[tensor].index
                    ? SPC_OK

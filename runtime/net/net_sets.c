@@ -328,7 +328,7 @@ static spc_status index_one(spc_net_plan *plan, int i,
     return SPC_OK;
 }
 
-/* A sampled mask may exceed the capacity. That is no error of the sample; such
+/* A sampled mask may exceed the capacity. The sample is not wrong then; such
  * levels stay empty. */
 static spc_status check_sample(spc_net_plan *plan)
 {

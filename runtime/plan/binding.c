@@ -80,7 +80,7 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     return blocks * geometry->cluster;
 }
 
-/* Blocks that loop over tiles: not more than fill the device. */
+/* If blocks loop over tiles, launches no more than fill the device. */
 static unsigned sum_grid_of(const spc_plan *plan, int tiles)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
@@ -263,7 +263,7 @@ void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
 {
     spc__binding *spare = NULL;
 
-    /* A binding for other capacities waits for spc_map_prepare(). Two threads
+    /* Only spc_map_prepare() makes a binding for other capacities. Two threads
      * may get here at once, and only one of them gets the memory. */
     if (find_own(plan, map) == NULL)
         spare = __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);

@@ -435,7 +435,8 @@ SPC_DEVICE int rank_key(const spc_index_args *args, const index_shared *s,
     if (equal > 1) {
         int before =
             rank_among_equals(args, b->key, b->row, b->first, b->last);
-        /* Rows out of range share the key `none` and are no duplicates. */
+        /* Rows out of range share the key `none` and do not count as
+         * duplicates. */
         if (before > 0 && b->key != (map_key)args->set.key.none)
             note_duplicate(args, b->row);
         place += before;

@@ -57,7 +57,7 @@ typedef struct spc_regroup_args {
  * threshold. */
 typedef struct spc_mask_args {
     const void *in[SPC_REGROUP_SOURCES]; /* [rows of each source][children] */
-    const int *count[SPC_REGROUP_SOURCES]; /* rows given to each */
+    const int *count[SPC_REGROUP_SOURCES]; /* numbers of rows given for each */
     int first[SPC_REGROUP_SOURCES + 1]; /* first row of each; last: total */
     int sources;
     int children;

@@ -70,7 +70,7 @@ static void set_up(void)
 
     ck_assert_msg(handle != NULL, "%s", dlerror());
     fake = dlsym(handle, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is no double: run by ctest");
+    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
     setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
     assert_ok(spc__cuda_open(&api, &error), error.text);
     assert_ok(spc__temp_dir_create(&path, &error), error.text);

@@ -208,7 +208,8 @@ static object *add(kind of)
     return it;
 }
 
-/* The context's object of that kind, or NULL if the handle is not one. */
+/* Returns the context's object of that kind, or NULL if the handle is not
+ * one. */
 static object *find(kind of, const void *handle, CUcontext context)
 {
     object *it = context != NULL ? context->objects : NULL;
@@ -218,7 +219,8 @@ static object *find(kind of, const void *handle, CUcontext context)
     return it;
 }
 
-/* The allocation of the current context that contains the whole range. */
+/* Returns the allocation of the current context that contains the whole
+ * range. */
 static object *find_memory(CUdeviceptr address, size_t bytes)
 {
     const char *at = (const char *)(uintptr_t)address;

@@ -331,7 +331,7 @@ static inline void open_doubles(void)
 
     ck_assert_msg(driver != NULL, "%s", dlerror());
     fake = dlsym(driver, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is no double: run by ctest");
+    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
     setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
     assert_net(spc__cuda_open(&api, &error));
 }

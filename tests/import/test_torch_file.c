@@ -227,7 +227,7 @@ START_TEST(a_table_inside_a_checkpoint_is_read)
 }
 END_TEST
 
-/* The parameter of a module, and names that are no tensors. */
+/* The parameter of a module, and names of values that are not tensors. */
 START_TEST(a_parameter_is_a_tensor_and_other_values_are_left_out)
 {
     OP("\x80\x02}(");
@@ -338,7 +338,7 @@ static const struct {
     {PICKLE("\x80\x02}Nb."), SPC_EFORMAT, "sets a state that is not a dict"},
     {PICKLE("\x80\x02NQ."), SPC_EFORMAT, "not a storage"},
     {PICKLE("\x80\x02h\x05."), SPC_EFORMAT, "never remembered"},
-    {PICKLE("\x80\x02Nr\xff\xff\xff\x7f."), SPC_EFORMAT, "impossible place"},
+    {PICKLE("\x80\x02Nr\xff\xff\xff\x7f."), SPC_EFORMAT, "invalid index"},
     {PICKLE("\x80\x02t."), SPC_EFORMAT, "a mark that is not there"},
     {PICKLE("\x80\x02}(Nu."), SPC_EFORMAT, "adds to a value that is not"},
     {PICKLE("\x80\x02(\x85."), SPC_EFORMAT, "takes a value that is not there"},
@@ -376,9 +376,9 @@ static const struct {
     {{"t", "ByteStorage", "0", 24, 0, 1, {-1}, {1}}, "not numbers from 0"},
     {{"t", "ByteStorage", "0", 24, 0, 2, {2, 2}, {1, -1}}, "not numbers from 0"},
     {{"t", "ByteStorage", "0", 24, -1, 1, {1}, {1}}, "no offset"},
-    {{"t", "ByteStorage", "0", 25, 0, 1, {1}, {1}}, "another size"},
+    {{"t", "ByteStorage", "0", 25, 0, 1, {1}, {1}}, "size differs"},
     {{"t", "ByteStorage", "2", 24, 0, 1, {1}, {1}}, "not in the file"},
-    {{"t", "FloatStorage", "0", 24, 0, 1, {1}, {1}}, "another size"},
+    {{"t", "FloatStorage", "0", 24, 0, 1, {1}, {1}}, "size differs"},
     {{"t\x1b", "ByteStorage", "0", 24, 0, 1, {1}, {1}}, "control character"},
 };
 

@@ -190,7 +190,7 @@ static void open_doubles(void)
     ck_assert_msg(driver != NULL && nvrtc != NULL, "%s", dlerror());
     fake = dlsym(driver, "the_fake_cuda");
     nvrtc_compiles = dlsym(nvrtc, "fake_nvrtc_compiles");
-    ck_assert_msg(fake != NULL, "this driver is no double: run by ctest");
+    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
     ck_assert_ptr_nonnull(nvrtc_compiles);
     setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
     ck_assert_msg(spc__cuda_open(&api, &error) == SPC_OK, "%s", error.text);

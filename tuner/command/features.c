@@ -226,7 +226,7 @@ static bool split_activation(spc_feature *step, spc_feature *rest)
     return true;
 }
 
-/* The parts of an operator's pass: one, or two with an activation's. */
+/* Lists the parts of an operator's pass. An activation adds a second part. */
 static spc_status add_pass(spc_feature *out, int *count,
                            const spc_feature *feature, spc_pass pass,
                            spc_error *error)

@@ -497,7 +497,7 @@ static bool is_doubtful(const spc__outcome *out)
 }
 
 /*
- * A failure of the harness is no result of the candidate. The request is
+ * A failure of the harness does not count against the candidate. The request is
  * retried in a fresh worker after a while, and ends the run if the failure
  * persists. A timeout or a fault may be the effect of an earlier candidate on
  * the worker: it counts only if a fresh worker repeats it.

@@ -81,7 +81,7 @@ typedef struct spc__index_set_work {
     unsigned slots;
     int32_t *list; /* outputs, unordered */
     int *listed;   /* number of outputs in the list */
-    /* offset list of a rule whose kernel is no box; else NULL */
+    /* offset list of a rule whose kernel is not a box; else NULL */
     int32_t *offsets;
     spc__kernel *derive;
     spc__kernel *merge;
@@ -93,8 +93,8 @@ typedef struct spc__index_set_work {
 spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
                                   spc_error *error);
 
-/* Uploads the offset list of a kernel that is no box. Leaves *out unchanged if
- * the kernel is a box. */
+/* Uploads the offset list of a kernel that is not a box. Leaves *out unchanged
+ * if the kernel is a box. */
 spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
                                   const spc_geometry *g, spc_error *error);
 

@@ -18,7 +18,7 @@ typedef struct map_work {
     unsigned *fours;   /* masks of more than one word, with groups of four words
                         * side by side */
     int *pairs;        /* [grid * warps] */
-    int32_t *list;     /* offset list of a kernel that is no box */
+    int32_t *list;     /* offset list of a kernel that is not a box */
     void *table;       /* table of the hash search */
     int *places;
     int *counts; /* [offsets][grid], used to list pairs */

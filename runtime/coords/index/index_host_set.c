@@ -277,7 +277,7 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
     }
     /* The first call clears the counters of the sort. The second call drops the
      * duplicates that the sort counted: several inputs may propose the same
-     * output, which is no error. */
+     * output, which is not an error. */
     clear_stats(c, 0);
     if (!sort_rows(c, w->proposed, proposed, &kept))
         return spc__interrupted(error);

@@ -123,8 +123,8 @@ static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
     p->rows.ctx = spc__ctx_share(ctx);
     p->rows.users = 1;
     p->rows.zone_bytes = ctx->zone_bytes;
-    /* A cloud is no set that an indexer of voxels could sort, so it brings its
-     * own. */
+    /* An indexer of voxels cannot sort a cloud, so clouds have an indexer of
+     * their own. */
     p->rows.indexer = &spc__indexer_points;
     p->rows.capacity = p->rows.reserved = (int)capacity;
     p->rows.rows_padded = p->rows.reserved_padded =

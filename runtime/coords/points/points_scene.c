@@ -49,8 +49,8 @@ static spc_points_options extent_of(const float *xyz, const int32_t *batch,
     return o;
 }
 
-/* Names the first row that is no point. The extent of such rows would be
- * NaN. */
+/* Names the first row that is not a valid point. The extent of such rows would
+ * be NaN. */
 static spc_status check_finite(const float *xyz, const int32_t *batch,
                                int64_t rows, spc_error *error)
 {

@@ -155,8 +155,8 @@ static bool has_limits(const spc_map *map)
     return map->inverse && map->geometry.nearest > 0;
 }
 
-/* Allocates the limits of the inverse of a layer with `nearest`: the last point
- * that counted for each output of the layer. */
+/* Allocates the limits for the inverse of a layer with `nearest`: for each
+ * output of the layer, the last point that counts. */
 static spc_status create_limits(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;

@@ -146,7 +146,7 @@ static int tensor_field(lua_State *L, int index, const char *name)
     return whole(L, number_field(L, index, name, SPC_NO_TENSOR), name);
 }
 
-/* Reads three numbers; false if there is no such field. */
+/* Reads three numbers. Returns false if there is no such field. */
 static bool three_field(lua_State *L, int index, const char *name,
                         double out[3])
 {

@@ -253,7 +253,7 @@ static spc_status to_inputs(const spc_training *t, const action *a,
     return run_operator(t, &s->back, s->in[0], buffers, stream);
 }
 
-/* The gradient of the second operand of a product. */
+/* Computes the gradient of the second operand of a product. */
 static spc_status to_factors(const spc_training *t, const action *a,
                              const void *dy, void *stream)
 {

@@ -79,7 +79,7 @@ static spc_status open_archive(npy_table *out, const char *path,
 }
 
 /* Splits FILE.npz:NAME. *name: NULL without one. Returns FILE, which the
- * caller frees, or NULL if the file is no archive or memory is short. */
+ * caller frees, or NULL if the file is not an archive or memory is short. */
 static char *archive_of(const char **name, const char *path)
 {
     const char *end = NULL, *at = path;

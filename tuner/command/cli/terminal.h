@@ -7,7 +7,7 @@
 
 /*
  * Returns the number of columns of the terminal that `to` writes to: $COLUMNS,
- * else the terminal's own value, else 80. Returns 0 if `to` is no terminal.
+ * else the terminal's own value, else 80. Returns 0 if `to` is not a terminal.
  */
 int terminal_width(FILE *to);
 

@@ -211,7 +211,7 @@ static unsigned own_orders(const joint_layer *layers, int count, int map,
 
 /*
  * If its orders stay available, a layer keeps its choice: times from different
- * moments are no reason to change the choice.
+ * moments do not justify a change.
  */
 static void take(joint_layer *layer, const orders *all, unsigned there)
 {

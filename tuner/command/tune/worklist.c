@@ -228,7 +228,7 @@ static bool names_file(const char *text)
 }
 
 /* An operand is a layer, a file that lists layers, or a network. A word that
- * looks like a path and is no layer is a missing file. */
+ * looks like a path and is not a layer is a missing file. */
 static spc_status read_operand(worklist *list, const worklist_source *from,
                                const char *text)
 {
