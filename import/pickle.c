@@ -521,7 +521,7 @@ static spc_status push_copy(reader *r, spc__pickle_kind kind,
                             const spc__pickle *tuple, size_t least)
 {
     /* PyTorch writes at most 7. Without a limit, a tuple that is recalled again
-     * and again would take memory beyond all proportion to the file. */
+     * and again would take far more memory than the file's size. */
     enum { MOST = 8 };
 
     if (tuple->count < least || tuple->count > MOST)

@@ -174,7 +174,7 @@ def figure(text, pattern):
 # ---- groups: each yields (what, unit, goal, measure), measures share calls ----
 
 def once(call):
-    """The result of a call, made when the first of its rows wants it."""
+    """Returns the result of a call, which is made for the first of its rows."""
     kept = []
 
     def get():

@@ -74,7 +74,7 @@ static void push_job(job_list *list, job *j)
     list->last = j;
 }
 
-/* Takes the first job; returns NULL if there is none. The caller holds the
+/* Takes the first job; returns NULL if the queue is empty. The caller holds the
  * lock. */
 static job *pop_job(job_list *list)
 {

@@ -80,7 +80,7 @@ static bool needs_code(const spc__request *request)
 
 /*
  * True if the database has code for this device, with a record that names it.
- * Adds a record for code that has none.
+ * Adds a record for code that does not have one.
  */
 static bool is_recorded(const ladder *l, const spc__index_code *code)
 {

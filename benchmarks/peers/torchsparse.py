@@ -112,7 +112,7 @@ class Engine:
         import torchsparse.nn as spnn
         from torchsparse.nn import functional as F
 
-        # The floor rule, which the hash table on the fly lacks.
+        # For the floor rule, which "hashmap_on_the_fly" does not have.
         config = F.conv_config.get_default_conv_config()
         config.downsample_mode, config.kmap_mode = "minkowski", "hashmap"
         F.conv_config.set_global_conv_config(config)

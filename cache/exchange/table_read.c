@@ -306,7 +306,7 @@ static spc_status define_template(spc__table_reader *r, scan *in)
     r->templates = all;
     memset(&all[r->template_count], 0, sizeof(*all));
     spc_status status = read_template(&all[r->template_count], r, in);
-    /* A refused line leaves no template: the next one takes its place. */
+    /* If the line is refused, the next template overwrites this entry. */
     r->template_count += status == SPC_OK;
     return status;
 }

@@ -33,7 +33,7 @@ __all__ = ["Entry", "Ref", "Size", "Tape", "TraceError", "record"]
 
 
 class TraceError(InvalidError):
-    """The model cannot become a network; the sentence names its line."""
+    """The model cannot become a network; the message names the line."""
 
 
 class Ref(NamedTuple):

@@ -49,7 +49,7 @@ int spc__related_compare(const void *a, const void *b);
 
 /* Lists the devices in the context's database that are related to its device,
  * those of its architecture first and the nearest first among equals. *out
- * lives until the next call. Without a database there are none. */
+ * lives until the next call. Without a database the list is empty. */
 int spc__ctx_related(const spc__related **out, spc_ctx *ctx);
 
 /*

@@ -216,7 +216,7 @@ static inline double spc__device_memory_gbps(const spc__device *d)
 }
 
 /* The name under which kernels of an absent GPU are stored: they serve any
- * device of the target that has none of its own. */
+ * device of the target that has no kernels of its own. */
 static inline void spc__any_device(char *out, size_t bytes, const char *target)
 {
     snprintf(out, bytes, "any %s", target);

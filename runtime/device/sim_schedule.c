@@ -256,8 +256,8 @@ static inline spc_sim_thread *pick(spc_sim_thread *self)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
     spc__sim_order order = warp->block->worker->launch->options->order;
-    /* The common cases stay in the warp and need no search. A random order must
-     * look at all warps. */
+    /* The common cases stay in the warp and need no search. For a random order,
+     * all warps are considered. */
     if (warp->ready && order == SPC__SIM_FORWARD)
         return take(warp, lowest(warp->ready));
     if (warp->ready && order == SPC__SIM_REVERSE)

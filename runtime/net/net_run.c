@@ -538,7 +538,7 @@ spc_status spc_net_plan_check(spc_net_plan *plan, void *stream)
             "the network was never run: call spc_net_plan_execute or "
             "spc_net_plan_replay first");
     /* Points that were left out are an error, but everything else of the run is
-     * valid. So the check goes on, and reports them last. */
+     * valid. The check therefore continues and reports them last. */
     points = check_voxels(plan, stream);
     if (points != SPC_OK && points != SPC_ERANGE)
         return points;

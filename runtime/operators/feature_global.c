@@ -32,8 +32,8 @@ static const spc__feature_launches back_of_maximum = {
      {"spc_find", false, spc__by_elements, 0},
      {"spc_spread", true, spc__by_warps, 0}}};
 
-/* The gradient of a maximum finds it again, and then the first voxel that has
- * it. */
+/* The gradient of a maximum computes the maximum again and then finds the first
+ * voxel that has this value. */
 static void arrays(spc__feature_arrays *out, const spc_feature *f,
                    const spc__feature_sizes *s)
 {

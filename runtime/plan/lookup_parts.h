@@ -19,7 +19,8 @@ typedef struct spc__look {
     /* The forward layer of a gradient, if has_forward. */
     spc__problem_key forward_key;
     bool has_forward;
-    const spc__related *device; /* whose records are tried; NULL: the own */
+    /* the device whose records are tried; NULL: this one */
+    const spc__related *device;
     /* The other devices of the database; -1: not asked for yet. */
     const spc__related *related;
     int related_count;

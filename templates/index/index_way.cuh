@@ -76,7 +76,7 @@ SPC_DEVICE spc_u32 way_digest(const spc_index_args *args, const index_shared *s,
     return digest_of(s, args->mask + p, args->set.rows_padded);
 }
 
-/* As digest_rows. */
+/* Does the same as digest_rows. */
 SPC_DEVICE void way_digest_rows(const spc_index_args *args, index_shared *s,
                                 int begin, int end)
 {

@@ -346,7 +346,8 @@ SPC_DEVICE void spc_span_fill(spc_span *s, const spc_map_view *map, int wanted,
 }
 
 /*
- * The row argument for spc_load4_into of a step's index; void rows have none.
+ * Returns the row argument for spc_load4_into from a step's index; -1 for void
+ * rows.
  */
 SPC_DEVICE int spc_span_row(spc_u32 code)
 {

@@ -6,9 +6,9 @@
  * Microseconds are medians of warm runs: each set and map alone, on the whole
  * device and on its share of it; all of them one after the other; all of them
  * as a graph has them, side by side; and the replay of the whole network, whose
- * kernels are defaults unless SPC_DATABASE has better ones. What the sets hold
- * afterwards is compared with what they held before, and a replay's output with
- * that of a run that was not captured.
+ * kernels are defaults unless SPC_DATABASE has better ones. The contents of the
+ * sets are compared with those before, and a replay's output with that of a run
+ * that was not captured.
  */
 #include "base/clock.h"
 #include "context/ctx.h"

@@ -539,7 +539,7 @@ START_TEST(rows_without_their_layer_are_rejected)
 }
 END_TEST
 
-/* Two texts of one template, and a text that occurs again, are told apart. */
+/* The reader distinguishes two texts of one template and a repeated text. */
 START_TEST(a_table_has_each_template_once)
 {
     static const char text[] =

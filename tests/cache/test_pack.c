@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_pack.c - files that ship: the content of a pack, its signature, and
+ * test_pack.c - shipped files: the content of a pack, its signature, and
  * pruning before it.
  */
 #include "harness/cache_harness.h"

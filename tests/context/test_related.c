@@ -469,7 +469,8 @@ START_TEST(facts_that_are_missing_do_not_count)
 }
 END_TEST
 
-/* What cannot run here is not served, and nothing is compiled for it. */
+/* Records that cannot run here are not used, and nothing is compiled for
+ * them. */
 START_TEST(without_a_compiler_only_code_of_this_target_serves)
 {
     const record one = {H200, NARROW, 0, "plain", "tile=32"};
@@ -559,7 +560,7 @@ START_TEST(a_layer_that_another_device_has_tuned_is_missing_here)
 }
 END_TEST
 
-/* Maps are searched by a kernel that has choices, too. */
+/* The kernel that searches maps also has choices. */
 START_TEST(a_search_of_maps_is_chosen_by_architecture)
 {
     static const struct {

@@ -13,8 +13,8 @@ enum { RESERVED = 2000, LOW = -12, HIGH = 12, PASSES = 3, GUARD = 16 };
 
 /* ---- a layer with its three passes --------------------------------------- */
 
-/* What the passes of a layer share: two sets (one for a submanifold layer), and
- * the maps of both directions (one if they are equal). */
+/* The passes of a layer share these objects: two sets (one for a submanifold
+ * layer), and the maps of both directions (one if they are equal). */
 typedef struct layer {
     spc_ctx *ctx;
     spc_conv passes[PASSES];

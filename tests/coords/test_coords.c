@@ -253,7 +253,7 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
 }
 END_TEST
 
-/* So many rows have more groups of bins than one block can sum. */
+/* This number of rows has more groups of bins than one block can sum. */
 START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));

@@ -81,7 +81,7 @@ static _Thread_local object
 
 /* ---- calls ------------------------------------------------------------ */
 
-/* What each call requires, except for an initialised driver. */
+/* The requirements of each call, except for an initialised driver. */
 static const struct rule {
     bool early;   /* works before cuInit */
     bool context; /* needs a current context */

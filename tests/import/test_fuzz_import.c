@@ -151,7 +151,7 @@ static const struct {
     {".npy", read_npy},
 };
 
-/* Returns the format's reader, or NULL if this build has none. */
+/* Returns the format's reader, or NULL if this build does not include it. */
 static reader reader_of(const char *name)
 {
     for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++)

@@ -336,7 +336,7 @@ static const job jobs[] = {
       {"infinite_input_is_zero", ALWAYS, "non-finite"},
       {"small_weights_are_zero", ALWAYS, NUMBERS},
       {"inputs_above_four_are_whole", ALWAYS, NUMBERS},
-      /* If sums may be in fp16, no number is too large. */
+      /* If sums may be in fp16, all numbers must be small enough. */
       {"too_large_is_the_largest", HONEST, ""},
       {"too_large_is_no_number", HONEST, ""}}},
     {CPU,

@@ -114,7 +114,7 @@ static bool collide(const spc_conv_args *a, const spc_conv_args *b)
 }
 
 /* Layers that use the same memory must be ordered. The networks have residuals,
- * shortcuts, and so many heads that some share memory. */
+ * shortcuts, and enough heads that some share memory. */
 START_TEST(layers_that_share_memory_are_in_order)
 {
     const fake_launch *convs[FAKE_LAUNCHES];

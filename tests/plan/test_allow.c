@@ -217,7 +217,7 @@ START_TEST(a_record_of_another_template_does_not_serve)
     ck_assert_int_eq(is.match, SPC_MATCH_DEFAULT);
     ck_assert_str_eq(is.template_name, "generic");
     assert_says(is.reason, "'rowgemm', is not allowed");
-    /* The search has timed an allowed one, too. */
+    /* The search has also timed an allowed one. */
     put_trial(ctx, "generic", 9, false);
     assert_ok(ask(&is, ctx, LAYER, "forward=generic", 0), spc_ctx_error(ctx));
     ck_assert_int_eq(is.match, SPC_MATCH_EXACT);

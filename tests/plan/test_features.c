@@ -41,7 +41,8 @@ static const char *const devices[2] = {"cpu", "sim"};
 static const int channel_counts[] = {1, 3, 5, 20, 64, 163, 256};
 static const int row_counts[] = {0, 1, 31, 32, 33, 127, 128, 129, 500};
 
-/* Operators without their channels. %d stands for a divisor of the channels. */
+/* Operators without their channels. %d is replaced by a divisor of the
+ * channels. */
 static const char *const operators[] = {
     "pool=max,rule=floor,k=2,stride=2,index=1",
     "pool=max,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",

@@ -445,8 +445,8 @@ static void start_second(void)
     second.ended_in_time = sem_timedwait(&second.done, &end) == 0;
 }
 
-/* One stream may have long work enqueued while another thread's stream has
- * none. */
+/* One stream may have long work enqueued while another thread's stream is
+ * idle. */
 START_TEST(checks_of_two_threads_do_not_wait_for_each_other)
 {
     void *status;

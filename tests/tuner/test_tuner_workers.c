@@ -128,8 +128,8 @@ START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
 END_TEST
 
 /*
- * What one or several candidates do to their process must not count against the
- * next candidate.
+ * The effects of candidates on their process must not count against the next
+ * candidate.
  */
 static const struct {
     const char *candidate, *status, *note;

@@ -560,7 +560,7 @@ static inline long row_of(const spc_map_view *map, int p)
     return map->order ? map->order[p] : p;
 }
 
-/* The end of a tile's rows. A tile past the last row has none. */
+/* The end of a tile's rows. A tile past the last row is empty. */
 static inline int end_of(const spc_map_view *map, int first)
 {
     int end = first;

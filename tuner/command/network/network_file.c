@@ -71,7 +71,7 @@ static bool states_ranges(const spc_onnx *onnx)
     return false;
 }
 
-/* `int8` uses the ranges of the file; if it has none, *out stays NULL. */
+/* `int8` uses the ranges of the file; without ranges, *out stays NULL. */
 static spc_status build_onnx(spc_net **out, const cli *self,
                              const network_args *args,
                              const spc_onnx_options *options,
