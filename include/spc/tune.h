@@ -167,7 +167,7 @@ SPC_API spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx,
  * entry by entry, and timed. The fastest by geometric mean is stored as the
  * choice for this geometry, and maps that are created later use it. Of the
  * options only the callbacks are used. SPC_EUNSUPPORTED: the host builds the
- * maps, so there is nothing to choose. Else as spc_tune.
+ * maps, so there is nothing to choose. Otherwise the same as spc_tune.
  */
 SPC_API spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
                                 const spc_conv *conv,

@@ -32,11 +32,12 @@
  * numbers of units. In bf16 even COUNT's results are rounded if there are many
  * products: a lost product then shows in the results that are small.
  *
- * If sums may be in fp16 (accumulator=f16), its 11 bits bound all of this: the
- * partial sums of COUNT, and WIDE, which has the widest values that they allow,
- * down to ones alone. If even 25000 ones exceed them, all further weights are
- * zero. REAL has 16 products an output, spread over all offsets and channels:
- * with many, the bound would be wider than the effect of a lost product.
+ * If sums may be in fp16 (accumulator=f16), its 11 bits limit all values: the
+ * partial sums of COUNT fit them, and WIDE has the widest values that they
+ * allow, if necessary only ones. If even 25000 ones exceed them, all further
+ * weights are zero. REAL has 16 products an output, spread over all offsets and
+ * channels: with many, the bound would be wider than the effect of a lost
+ * product.
  *
  * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
  * REAL all of the type; for WIDE -127 is replaced by -128, the end of the type.

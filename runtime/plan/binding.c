@@ -163,7 +163,8 @@ static bool is_current(const spc__binding *binding, const spc_plan *plan,
 
     if (view->rows != map->to->capacity || view->rows_in != map->in->capacity)
         return false;
-    /* Only these move, where they fit the pairs of a filling. */
+    /* Of the arrays only the pairs move: they are sized for the pairs of a
+     * filling. */
     return !plan->geometry.reads_pairs ||
            (spc__map_pairs_view(&pairs, map) &&
             memcmp(&pairs, &binding->args.pairs, sizeof(pairs)) == 0);

@@ -131,11 +131,11 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                             feature, NULL)) != SPC_OK ||
         (status = spc_feature_check(feature, error)) != SPC_OK)
         return status;
-    /* Each operator has one template, so there is nothing to choose, so the
+    /* Each operator has one template, so there is nothing to choose and the
      * other flags have no meaning. */
     if (flags & ~(unsigned)SPC_PLAN_CACHED_ONLY)
         return spc__fail(error, SPC_EINVAL,
-                         "an operator on features has the plan flags "
+                         "an operator on features accepts only the plan flags "
                          "SPC_PLAN_JIT and SPC_PLAN_CACHED_ONLY");
     spc_feature_plan *plan = calloc(1, sizeof(*plan));
     if (plan == NULL)

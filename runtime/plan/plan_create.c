@@ -98,7 +98,7 @@ static spc_status check_gemm(const spc_plan *plan)
 /* Finds the kernels of the plan in its code. */
 static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
-    /* A block size above 0 says that the template has this kernel. */
+    /* The template has this kernel if its block size is above 0. */
     spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
                                         plan->geometry.shared_bytes);
     if (status == SPC_OK && plan->geometry.first_block > 0)

@@ -76,10 +76,10 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
 /* ---- the map in the new order ----------------------------------------- */
 
 /*
- * The i-th position of a block. A block writes every grid-th unit of positions
- * instead of a contiguous range. Otherwise one block would get all rows with
- * many neighbours, because an order by masks puts them together. A unit is a
- * whole number of tiles and divides SPC_ROW_PAD.
+ * Returns the i-th position of a block. A block writes every grid-th unit of
+ * positions instead of a contiguous range. Otherwise one block would get all
+ * rows with many neighbours, because an order by masks puts them together. A
+ * unit is a whole number of tiles and divides SPC_ROW_PAD.
  */
 SPC_DEVICE int own_position(int unit, int i)
 {

@@ -222,7 +222,7 @@ static bool is_free(spc__runner *runner)
 /*
  * Starts a worker on a device that responds. Kernels of a killed worker may
  * still run on a GPU; the next candidate would wait for them and seem to hang.
- * Processors of the host have no such queue.
+ * The host's processors do not queue kernels.
  */
 static spc_status start_worker(spc__runner *runner, spc_error *error)
 {
