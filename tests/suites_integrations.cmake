@@ -3,7 +3,7 @@
 # is run without it.
 spc_suite(pointcloud2)
 target_sources(test_pointcloud2 PRIVATE ../integrations/ros2/pointcloud2.c)
-# The code that operators of other runtimes share, on the double of the driver.
+# The shared code of the operators for other runtimes, with the fake driver.
 spc_suite(served)
 target_sources(test_served PRIVATE ../integrations/served/served.c)
 target_compile_definitions(test_served PRIVATE

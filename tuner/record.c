@@ -450,7 +450,7 @@ static void try_to(spc__record *record, spc__entry *entry,
     if (!answers(record))
         return;
     if (put(record, entry, &error) == SPC_OK)
-        /* It answers again: the next write need not wait. */
+        /* The database responds again, so the next write need not wait. */
         record->trouble.status = SPC_OK;
     else
         note_trouble(record, &error);

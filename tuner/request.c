@@ -176,7 +176,8 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
 
     if (request->is_foreign) {
         status = spc__nvrtc_open(out, request->error);
-        /* Once for all candidates, each of which would say it. */
+        /* The target is checked once here, since every candidate would report
+         * the same error. */
         if (status == SPC_OK &&
             (status = spc__nvrtc_check_target(*out, request->target,
                                               request->error)) != SPC_OK) {

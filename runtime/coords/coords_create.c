@@ -126,7 +126,7 @@ void spc_coords_free(spc_coords *c)
     if (!c || --c->users > 0)
         return;
     /* The indexer needs the set's arrays and the arrays need the context, so
-     * the order is from the outside in. */
+     * they are released in this order. */
     spc__regroup_release(c);
     c->indexer->set_destroy(c);
     spc__coords_dealloc(c, c->keys);

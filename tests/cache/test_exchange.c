@@ -225,7 +225,8 @@ static void put_gpu_code(const char *name, char mark)
     spc__cache_close(cache);
 }
 
-/* _i = 0: the stranger's code has the larger bytes. 1: ours has. */
+/* _i = 0: the stranger's code has the larger bytes; 1: this database's code
+ * has. */
 START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 {
     put_gpu_code("into", _i == 0 ? 'a' : 'b');

@@ -175,7 +175,7 @@ void trials_release(trials *t)
     (void)t;
 }
 
-/* Stores a choice. It counts even if the end comes right after it. */
+/* Stores a choice, even if the run ends with this event. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *conv, spc_stage stage,
                       const cli_list *wanted)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comma_locale.h - for tests: a locale that writes 1,5, for any machine.
+ * comma_locale.h - a locale with a decimal comma, for tests on any machine.
  *
  * Few machines have such a locale installed, so its file is written here, in
  * the format of the GNU C library: a magic number, the number of fields, their

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Returns the processor time of this process. A fuzzer measures its minutes by
- * it, because other processes may run at the same time. */
+/* Returns the processor time of this process. Fuzzers use it to limit their
+ * run, because other processes may run at the same time. */
 static inline double cpu_seconds(void)
 {
     struct timespec used;
