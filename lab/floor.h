@@ -68,4 +68,9 @@ void spc__floor_compute(spc__floor *out, const spc__work *work,
 void spc__floor_of_bytes(spc__floor *out, double read, double written,
                          const spc_device_info *device);
 
+/* Describes a device by its name, with the measurements of its class in the
+ * database, if there are any. */
+void spc__floor_device(spc_device_info *out, const spc_ctx *ctx,
+                       const char *device);
+
 #endif

@@ -9,9 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Reads the measurements of that class from the database, if there are any. */
-static void find_device(spc_device_info *out, const spc_ctx *ctx,
-                        const char *device)
+void spc__floor_device(spc_device_info *out, const spc_ctx *ctx,
+                       const char *device)
 {
     spc__attrs facts;
     spc_error error;
@@ -45,7 +44,7 @@ spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
                       .rows_out = (int64_t)rows_out,
                       .pairs = (int64_t)pairs,
                       .offsets = (int)fmin(offsets, pairs)};
-    find_device(&info, ctx, device);
+    spc__floor_device(&info, ctx, device);
     spc__floor_compute(&floor, &work, &info);
     out->flops = floor.flops;
     out->gathered_bytes = floor.gathered_bytes;

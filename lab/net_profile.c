@@ -142,7 +142,8 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
 
 /* Each row reads only itself. */
 static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
-                            const spc__net_work *work)
+                            const spc__net_work *work,
+                            const spc_device_info *device)
 {
     int64_t rows = spc_coords_rows(plan->sets[work->set]);
     spc__work needed = {
@@ -153,12 +154,13 @@ static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
         .offsets = rows > 0,
     };
 
-    spc__floor_compute(out, &needed, &plan->ctx->info);
+    spc__floor_compute(out, &needed, device);
 }
 
 /* Computes the floor of a convolution with its map in this scene. */
 static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
-                                const spc__net_work *work)
+                                const spc__net_work *work,
+                                const spc_device_info *device)
 {
     const spc_map *map = plan->maps[work->map];
     work_seen seen;
@@ -172,13 +174,14 @@ static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
     };
 
     if (status == SPC_OK)
-        spc__floor_compute(out, &needed, &plan->ctx->info);
+        spc__floor_compute(out, &needed, device);
     return status;
 }
 
 /* Computes the floor of an operator on features, from its bytes. */
 static void floor_of_feature(spc__floor *out, const spc_net_plan *plan,
-                             const spc__net_work *work)
+                             const spc__net_work *work,
+                             const spc_device_info *device)
 {
     const spc__net_tensor *in = &plan->net->tensors[work->in];
     const spc_coords *to = plan->sets[work->set];
@@ -188,37 +191,64 @@ static void floor_of_feature(spc__floor *out, const spc_net_plan *plan,
         &read, &written, &work->feature, spc_coords_rows(plan->sets[in->set]),
         spc_coords_rows(to), spc_coords_batches(to),
         work->map >= 0 ? spc_map_pairs(plan->maps[work->map]) : 0);
-    spc__floor_of_bytes(out, read, written, &plan->ctx->info);
+    spc__floor_of_bytes(out, read, written, device);
 }
 
 /* Every row of the set is written once, and at least as much is read. */
 static void floor_of_gather(spc__floor *out, const spc_net_plan *plan,
-                            const spc__net_work *work)
+                            const spc__net_work *work,
+                            const spc_device_info *device)
 {
     const spc__net_tensor *t = &plan->net->tensors[work->out];
     double bytes = (double)spc_coords_rows(plan->sets[work->set]) *
                    (double)t->channels * (double)spc__net_element(t);
 
-    spc__floor_of_bytes(out, 0, bytes, &plan->ctx->info);
+    spc__floor_of_bytes(out, 0, bytes, device);
 }
 
 /* Computes the floor of a step. Sets and maps have no floor. */
-static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
-                             const spc__net_work *work)
+static spc_status find_floor(spc__floor *out, spc_net_plan *plan,
+                             const spc__net_work *work,
+                             const spc_device_info *device)
 {
-    spc__floor floor = {.warm_by = ""};
-    spc_status status = SPC_OK;
-
-    if (work->kind == SPC_NET_CONV && work->map < 0)
-        floor_of_linear(&floor, plan, work);
-    else if (work->kind == SPC_NET_CONV)
-        status = floor_of_conv(&floor, plan, work);
+    *out = (spc__floor){.warm_by = ""};
+    if (work->kind == SPC_NET_CONV && work->map >= 0)
+        return floor_of_conv(out, plan, work, device);
+    if (work->kind == SPC_NET_CONV)
+        floor_of_linear(out, plan, work, device);
     else if (work->kind == SPC_NET_FEATURE)
-        floor_of_feature(&floor, plan, work);
+        floor_of_feature(out, plan, work, device);
     else if (work->kind == SPC_NET_GATHER)
-        floor_of_gather(&floor, plan, work);
-    out->floor_us = floor.warm_us;
-    out->floor_by = floor.warm_by;
+        floor_of_gather(out, plan, work, device);
+    return SPC_OK;
+}
+
+spc_status spc_net_plan_floors(spc_net_floor *out, spc_net_plan *plan,
+                               const char *device)
+{
+    spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "plan", plan, NULL);
+    spc_device_info info;
+    spc__floor floor;
+
+    if (status != SPC_OK)
+        return status;
+    if (!plan->checked)
+        return spc__fail(error, SPC_ESTATE, "there is no run that was checked");
+    info = plan->ctx->info;
+    if (device != NULL)
+        spc__floor_device(&info, plan->ctx, device);
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++) {
+        status = find_floor(&floor, plan, &plan->works[i], &info);
+        out[i] = (spc_net_floor){
+            .macs = floor.flops / 2,
+            .gathered_bytes = floor.gathered_bytes,
+            .compulsory_bytes = floor.read_bytes + floor.written_bytes,
+            .us = floor.warm_us,
+            .by = floor.warm_by,
+        };
+    }
     return status;
 }
 
@@ -240,8 +270,12 @@ spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
         return status;
     memset(out, 0, (size_t)plan->work_count * sizeof(*out));
     /* Floors come first: they need counts that later steps do not change. */
-    for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
-        status = find_floor(&out[i], plan, &plan->works[i]);
+    for (int i = 0; i < plan->work_count && status == SPC_OK; i++) {
+        spc__floor floor;
+        status = find_floor(&floor, plan, &plan->works[i], &plan->ctx->info);
+        out[i].floor_us = floor.warm_us;
+        out[i].floor_by = floor.warm_by;
+    }
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         status = measure(&out[i].warm_us, plan, i, buffers);
     if (status != SPC_OK)

@@ -125,8 +125,8 @@ typedef struct spc_relation {
     /* A point may read any number of inputs. For points, index is therefore
      * [slots][rows_out], and cells has the offset of each entry that is not
      * -1. */
-    int slots;       /* K for voxels */
-    uint16_t *cells; /* [slots][rows_out]; NULL for voxels */
+    int slots;           /* K for voxels */
+    uint16_t *cells;     /* [slots][rows_out]; NULL for voxels */
     int64_t reserved[4]; /* 0 */
 } spc_relation;
 
@@ -231,8 +231,8 @@ typedef struct spc_bench_result {
                      values before and after timing */
     int samples;
     spc_match match;
-    bool is_shipped; /* as spc_plan_is_shipped */
-    char plan[256];  /* "os_warp rows=16,..." */
+    bool is_shipped;     /* as spc_plan_is_shipped */
+    char plan[256];      /* "os_warp rows=16,..." */
     int64_t reserved[4]; /* 0 */
 } spc_bench_result;
 
@@ -310,6 +310,65 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
 SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                                              const spc_net_buffers *buffers);
 
+/* The magnitudes of every tensor of a network, counted over several runs. */
+typedef struct spc_net_magnitudes spc_net_magnitudes;
+
+/* How a range follows from the magnitudes of a tensor. */
+typedef enum spc_range_rule {
+    SPC_RANGE_MAX,        /* the greatest */
+    SPC_RANGE_PERCENTILE, /* holds a part of all magnitudes above 0 */
+    SPC_RANGE_MSE         /* has the least mean squared error of rounding and
+                           * clipping to 127 steps */
+} spc_range_rule;
+
+/* Starts a count without magnitudes. The caller frees *out. SPC_ENOMEM. */
+SPC_API spc_status spc_net_magnitudes_create(spc_net_magnitudes **out,
+                                             const spc_net *net,
+                                             spc_error *error);
+SPC_API void spc_net_magnitudes_free(spc_net_magnitudes *magnitudes);
+/* Counts the tensors of the last run, with the conditions of
+ * spc_net_plan_widen_ranges. The order of the runs does not matter. SPC_EINVAL:
+ * the plan's network has another number of tensors; SPC_ESTATE: as there;
+ * SPC_ENOMEM; SPC_EDEVICE. */
+SPC_API spc_status spc_net_magnitudes_add(spc_net_magnitudes *magnitudes,
+                                          spc_net_plan *plan,
+                                          const spc_net_buffers *buffers);
+/* Writes ranges [tensors] for spc_net_quantise, 0 for tensors without a
+ * magnitude. `part` (0 to 1) is for PERCENTILE. SPC_EINVAL: an unknown rule, or
+ * such a part. */
+SPC_API spc_status
+spc_net_magnitudes_ranges(float *ranges, const spc_net_magnitudes *magnitudes,
+                          spc_range_rule rule, double part, spc_error *error);
+
+/*
+ * Distance of a tensor from the same tensor in a reference, as sums of squares:
+ * sqrt(total / size) is the error relative to the tensor's size. `rounding` is
+ * the difference if the reference's tensor is only rounded to the type of this
+ * one. `own` is the difference of the convolution that makes the tensor, run
+ * alone on the reference's inputs: it contains the rounding of its inputs,
+ * weights and outputs, and no error of earlier layers. `total` is the
+ * difference of the whole run.
+ */
+typedef struct spc_net_deviation {
+    const char *layer; /* the convolution that makes the tensor; else NULL */
+    spc_tensor in;     /* the tensor that this convolution reads */
+    double size, rounding, own, total;
+    int64_t reserved[4]; /* 0 */
+} spc_net_deviation;
+
+/*
+ * Adds to out [tensors] the deviations of the last run of `plan` from that of
+ * `reference`, a plan of the same network in another type, usually f32, that
+ * ran the same scene. Calls for several scenes, starting with zeros, give the
+ * deviations over all of them. Both plans must be made with `keep`. The tensors
+ * of `plan` are overwritten: afterwards it counts as not checked. SPC_EINVAL:
+ * the plans are of two networks, or ran two scenes; SPC_ESTATE: a plan was made
+ * without `keep`, or has no checked run; SPC_ENOMEM; SPC_EDEVICE.
+ */
+SPC_API spc_status spc_net_plan_deviations(
+    spc_net_deviation *out, spc_net_plan *plan, const spc_net_buffers *buffers,
+    spc_net_plan *reference, const spc_net_buffers *reference_buffers);
+
 /* The time of each step alone, repeated on the data of the last run, and its
  * shortest possible time; floors of maps are 0. */
 typedef struct spc_net_time {
@@ -322,6 +381,26 @@ typedef struct spc_net_time {
  * there is no checked run. */
 SPC_API spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
                                         const spc_net_buffers *buffers);
+
+/* What a step must compute and move on the scene of the last run, and the
+ * shortest time that a device could need; all 0 for sets and maps. */
+typedef struct spc_net_floor {
+    double macs;             /* products and sums */
+    double gathered_bytes;   /* one row of inputs for each pair */
+    double compulsory_bytes; /* inputs, weights, map and outputs, each once */
+    double us;               /* 0: the device is unknown */
+    const char *by;      /* the term that sets it: "launch", "matrix", "gather",
+                          * "cache" or "memory"; or "" */
+    int64_t reserved[4]; /* 0 */
+} spc_net_floor;
+
+/*
+ * Computes the floors of all steps, out [spc_net_plan_step_count], on a device
+ * that need not be there: a device's name, as of spc_bench_floor, or NULL for
+ * the plan's. SPC_ESTATE: there is no checked run; SPC_ENOMEM; SPC_EDEVICE.
+ */
+SPC_API spc_status spc_net_plan_floors(spc_net_floor *out, spc_net_plan *plan,
+                                       const char *device);
 
 #ifdef __cplusplus
 }

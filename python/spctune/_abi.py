@@ -891,12 +891,39 @@ class spc_bench_result(Structure):
         ("reserved", c_int64 * 4),
     ]
 
+SPC_RANGE_MAX = 0
+SPC_RANGE_PERCENTILE = 1
+SPC_RANGE_MSE = 2
+
+
+class spc_net_deviation(Structure):
+    _fields_ = [
+        ("layer", c_char_p),
+        ("in_", c_int),
+        ("size", c_double),
+        ("rounding", c_double),
+        ("own", c_double),
+        ("total", c_double),
+        ("reserved", c_int64 * 4),
+    ]
+
 
 class spc_net_time(Structure):
     _fields_ = [
         ("warm_us", c_double),
         ("floor_us", c_double),
         ("floor_by", c_char_p),
+        ("reserved", c_int64 * 4),
+    ]
+
+
+class spc_net_floor(Structure):
+    _fields_ = [
+        ("macs", c_double),
+        ("gathered_bytes", c_double),
+        ("compulsory_bytes", c_double),
+        ("us", c_double),
+        ("by", c_char_p),
         ("reserved", c_int64 * 4),
     ]
 
@@ -970,7 +997,9 @@ STRUCTS: Tuple[Any, ...] = (
     spc_scales,
     spc_net_verdict,
     spc_bench_result,
+    spc_net_deviation,
     spc_net_time,
+    spc_net_floor,
     spc_training_out,
 )
 
@@ -1381,8 +1410,20 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
     "spc_net_plan_widen_ranges": (c_int, (
         c_void_p, c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_magnitudes_create": (c_int, (
+        POINTER(c_void_p), c_void_p, POINTER(spc_error))),
+    "spc_net_magnitudes_free": (None, (c_void_p,)),
+    "spc_net_magnitudes_add": (c_int, (
+        c_void_p, c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_magnitudes_ranges": (c_int, (
+        c_void_p, c_void_p, c_int, c_double, POINTER(spc_error))),
+    "spc_net_plan_deviations": (c_int, (
+        POINTER(spc_net_deviation), c_void_p, POINTER(spc_net_buffers),
+        c_void_p, POINTER(spc_net_buffers))),
     "spc_net_plan_profile": (c_int, (
         POINTER(spc_net_time), c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_plan_floors": (c_int, (
+        POINTER(spc_net_floor), c_void_p, c_char_p)),
     "spc_training_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_uint)),
     "spc_training_free": (None, (c_void_p,)),

@@ -248,6 +248,15 @@ static spc_net_plan *a_net_plan(void)
     return plan;
 }
 
+static spc_net_magnitudes *some_magnitudes(void)
+{
+    static spc_net_magnitudes *magnitudes;
+
+    if (magnitudes == NULL)
+        MAKE(spc_net_magnitudes_create(&magnitudes, a_net(), &made));
+    return magnitudes;
+}
+
 static spc_training *a_training(void)
 {
     static spc_training *training;
@@ -285,6 +294,7 @@ OBJECT(spc_voxels, voxels, some_voxels())
 OBJECT(spc_net, net, a_net())
 OBJECT(spc_net, bare_net, a_bare_net())
 OBJECT(spc_net_plan, net_plan, a_net_plan())
+OBJECT(spc_net_magnitudes, magnitudes, some_magnitudes())
 OBJECT(spc_training, training, a_training())
 
 /* Frees nothing, because the next call may use the object. */
@@ -304,6 +314,7 @@ NOTHING(spc_points, no_cloud)
 NOTHING(spc_voxels, no_voxels)
 NOTHING(spc_net, no_net)
 NOTHING(spc_net_plan, no_net_plan)
+NOTHING(spc_net_magnitudes, no_magnitudes)
 NOTHING(spc_training, no_training)
 NOTHING(spc_relation, no_relation)
 NOTHING(spc_point_rows, no_point_rows)
@@ -318,6 +329,7 @@ OUT_HANDLE(spc_points, cloud, spc_points_free)
 OUT_HANDLE(spc_voxels, voxels, spc_voxels_free)
 OUT_HANDLE(spc_net, net, spc_net_free)
 OUT_HANDLE(spc_net_plan, net_plan, spc_net_plan_free)
+OUT_HANDLE(spc_net_magnitudes, magnitudes, spc_net_magnitudes_free)
 OUT_HANDLE(spc_training, training, spc_training_free)
 OUT_HANDLE(char, text, free)
 
@@ -386,6 +398,20 @@ static spc_net_time *out_times(which w)
 {
     static spc_net_time value[256];
     spc_net_time *const all[] = {value, NULL};
+    return PICK(all, w);
+}
+
+static spc_net_floor *out_net_floors(which w)
+{
+    static spc_net_floor value[256];
+    spc_net_floor *const all[] = {value, NULL};
+    return PICK(all, w);
+}
+
+static spc_net_deviation *out_deviations(which w)
+{
+    static spc_net_deviation value[256];
+    spc_net_deviation *const all[] = {value, NULL};
     return PICK(all, w);
 }
 
@@ -495,6 +521,7 @@ ENUMERATION(spc_weights_layout, layout)
 ENUMERATION(spc_feature_op, feature_op)
 ENUMERATION(spc_db_what, what)
 ENUMERATION(spc_status, status)
+ENUMERATION(spc_range_rule, range_rule)
 
 static const char *word(which w)
 {
@@ -1292,6 +1319,14 @@ static spc_db_exchange *exchange(which w)
     X(S, 4, spc_net_plan_verify, out_verdict, net_plan, net_buffers, scene)         \
     X(S, 3, spc_net_plan_widen_ranges, floats_out, net_plan, net_buffers)                 \
     X(S, 3, spc_net_plan_profile, out_times, net_plan, net_buffers)                 \
+    X(S, 3, spc_net_plan_floors, out_net_floors, net_plan, device_name)             \
+    X(S, 3, spc_net_magnitudes_create, out_magnitudes, net, error)             \
+    X(V, 1, spc_net_magnitudes_free, no_magnitudes)                            \
+    X(S, 3, spc_net_magnitudes_add, magnitudes, net_plan, net_buffers)              \
+    X(S, 5, spc_net_magnitudes_ranges, floats_out, magnitudes, range_rule, real,    \
+      error)                                                                   \
+    X(S, 5, spc_net_plan_deviations, out_deviations, net_plan, net_buffers,         \
+      net_plan, net_buffers)                                                   \
     X(S, 5, spc_training_create, out_training, ctx, net, scene, flags)         \
     X(V, 1, spc_training_free, no_training)                                    \
     X(V, 1, spc_training_rows, training)                                       \
@@ -1372,6 +1407,12 @@ static int64_t rows_of_four(which w)
 static const char *no_folder(which w)
 {
     const char *const all[] = {"/dev/null/nowhere", NULL, "", "a b"};
+    return PICK(all, w);
+}
+
+static const char *device_name(which w)
+{
+    const char *const all[] = {NULL, "NVIDIA H200", "", "%s%n"};
     return PICK(all, w);
 }
 

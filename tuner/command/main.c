@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_tune,       &cli_bench,  &cli_run,     &cli_explain,
-    &cli_space,   &cli_verify,     &cli_build,  &cli_scene,   &cli_db,
-    &cli_net,     &cli_features,   &cli_layers, &cli_weights, &cli_audit,
-    &cli_report,  &cli_completion, &cli_help,   &cli_version, &cli_worker,
-    NULL,
+    &cli_devices, &cli_tune,     &cli_bench,      &cli_run,    &cli_explain,
+    &cli_space,   &cli_verify,   &cli_build,      &cli_scene,  &cli_db,
+    &cli_net,     &cli_quantise, &cli_features,   &cli_layers, &cli_weights,
+    &cli_audit,   &cli_report,   &cli_completion, &cli_help,   &cli_version,
+    &cli_worker,  NULL,
 };
 
 static spc_status no_command(const cli *self)

@@ -46,7 +46,7 @@ static const cli_option options[] = {
      "of training: forward, dgrad, wgrad, or all and the step that they are"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and row order"},
     NETWORK_OPTIONS(AT_NET),
-    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+    {0, "points", "FILE", CLI_LIST, AT_NET(points),
      "of a network: points instead of scenes, as for spctune run"},
     {0, "runs", "N", CLI_COUNT, AT(runs),
      "of a network on each scene; default 100"},

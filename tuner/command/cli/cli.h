@@ -110,8 +110,8 @@ struct cli_command {
 
 extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
     cli_db, cli_devices, cli_explain, cli_features, cli_help, cli_layers,
-    cli_net, cli_report, cli_run, cli_scene, cli_space, cli_tune, cli_verify,
-    cli_version, cli_weights, cli_worker;
+    cli_net, cli_quantise, cli_report, cli_run, cli_scene, cli_space, cli_tune,
+    cli_verify, cli_version, cli_weights, cli_worker;
 
 /* All commands, ended by NULL; those without a summary are hidden. */
 extern const cli_command *const cli_commands[];

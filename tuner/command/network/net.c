@@ -51,7 +51,7 @@ static const cli_option options[] = {
     {0, "int8", NULL, CLI_FLAG, AT_NET(int8),
      "add: convolutions on i8, by the ranges that an ONNX file states, or "
      "else those that the scenes show in f16"},
-    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+    {0, "points", "FILE", CLI_LIST, AT_NET(points),
      "add --int8: points instead of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "first, build: the scene; add --int8: one of those that show the ranges"},
@@ -179,7 +179,7 @@ static spc_status store_calibrated(cli *self, const struct args *args)
  * scene, otherwise with ranges measured on the scenes. */
 static spc_status store_quantised(cli *self, const struct args *args)
 {
-    bool has_scene = args->net.scenes.count > 0 || args->net.points != NULL;
+    bool has_scene = args->net.scenes.count > 0 || args->net.points.count > 0;
     spc_ctx *ctx = NULL;
     spc_net *stated = NULL;
     spc_status status =

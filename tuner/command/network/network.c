@@ -213,8 +213,8 @@ static spc_status make_plan(network *n, unsigned flags)
     if (o.capacity < rows)
         return cli_fail(SPC_ECAPACITY, "--capacity %lld: a scene has %s",
                         (long long)o.capacity, spc__count(rows, "voxel"));
-    if (n->points != NULL)
-        o.points = n->point_rows > 0 ? n->point_rows : 1;
+    if (n->clouds != NULL)
+        o.points = network_point_rows(n);
     /* The device counts the sample's rows on each level. */
     o.sample_rows = n->args->absent ? 0 : rows;
     o.sample = o.sample_rows > 0 ? spc_scene_coords(sample) : NULL;
@@ -338,8 +338,8 @@ spc_status network_upload(network *n, int i)
     int32_t rows = (int32_t)spc_scene_rows(n->scenes[i]);
     spc_status status;
 
-    if (n->points != NULL)
-        return network_upload_points(n);
+    if (n->clouds != NULL)
+        return network_upload_points(n, i);
     if ((status = spc_memory_upload(n->coords, n->ctx,
                                     spc_scene_coords(n->scenes[i]),
                                     16 * (size_t)rows)) != SPC_OK ||
@@ -378,10 +378,10 @@ static spc_status open_context(network *n)
 static spc_status read_scenes(network *n)
 {
     spc_status status =
-        n->args->points != NULL ? network_load_points(n) : load_scenes_of(n);
+        n->args->points.count > 0 ? network_load_points(n) : load_scenes_of(n);
 
-    return status == SPC_OK && n->args->points == NULL ? read_features(n)
-                                                       : status;
+    return status == SPC_OK && n->args->points.count == 0 ? read_features(n)
+                                                          : status;
 }
 
 static spc_status prepare(network *n)
@@ -416,7 +416,7 @@ spc_status network_open(network *out, cli *self, const network_args *args)
                                                 NETWORK_SCENES, NETWORK_PLAN},
                                of_points[] = {NETWORK_READ, NETWORK_CONTEXT,
                                               NETWORK_SCENES, NETWORK_PLAN};
-    static const char one_of_each[] = "network coords features points";
+    static const char one_of_each[] = "network coords features";
     const network_stage *order = of_files;
     spc_status status = SPC_OK;
 
@@ -430,7 +430,7 @@ spc_status network_open(network *out, cli *self, const network_args *args)
                         "examples/networks/unet42.lua");
     if (network_is_stored(args))
         order = of_database;
-    else if (args->points != NULL)
+    else if (args->points.count > 0)
         order = of_points;
     for (int i = 0; i < NETWORK_STAGES && status == SPC_OK; i++)
         status = run_stage(out, order[i]);
@@ -465,7 +465,9 @@ void network_close(network *n)
     network_drop_plan(n);
     if (n->ctx != NULL)
         spc_memory_free(n->ctx, n->points_there);
-    free(n->points);
+    for (int i = 0; n->clouds != NULL && i < n->args->points.count; i++)
+        free(n->clouds[i].values);
+    free(n->clouds);
     free(n->reference);
     spc_net_free(n->net);
     for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
@@ -481,7 +483,7 @@ spc_status network_check(network *n)
 
     /* The reader leaves out and reports points outside the grid. All voxels of
      * a scene are inside. */
-    return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
+    return status == SPC_ERANGE && n->clouds != NULL ? SPC_OK : status;
 }
 
 spc_status network_replay(network *n, double *us)

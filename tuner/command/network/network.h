@@ -23,7 +23,7 @@ typedef struct network_args {
      * the file's axes */
     const char *columns;
     const char *features; /* NULL: random features */
-    const char *points;   /* file of points instead of these three, or NULL */
+    cli_list points;      /* files of points instead of these three */
     uint64_t seed;
     int capacity;  /* 0: the voxels of the largest scene */
     double growth; /* 0: derived from the capacity */
@@ -97,6 +97,12 @@ typedef enum network_stage {
     NETWORK_STAGES
 } network_stage;
 
+/* The points of a file. */
+typedef struct network_cloud {
+    float *values;
+    int64_t rows;
+} network_cloud;
+
 typedef struct network {
     cli *self;
     const network_args *args;
@@ -111,11 +117,10 @@ typedef struct network {
     /* columns of batch, x, y and z in read files; -1: absent */
     int at[4];
     int column_count;
-    bool counts_columns; /* --columns gives their number */
-    float *features;     /* numbers of --features, or NULL */
-    float *points;       /* points of --points, or NULL */
-    int64_t point_rows;
-    void *points_there; /* points on the device */
+    bool counts_columns;   /* --columns gives their number */
+    float *features;       /* numbers of --features, or NULL */
+    network_cloud *clouds; /* points of --points, by scene; or NULL */
+    void *points_there;    /* points of one scene on the device */
     /* the plan is in f16, to find the ranges for quantisation */
     bool calibrates;
     /* the file gave the ranges, not the scenes */
@@ -182,11 +187,12 @@ spc_status network_replan(network *n, unsigned flags);
 spc_status network_upload(network *n, int i);
 
 /*
- * Loads the points of --points, with their voxels as the scene; uploads them
- * (network_points.c).
+ * Loads the points of --points, with their voxels as scenes; uploads those of
+ * scene i; the most points of a scene, at least 1 (network_points.c).
  */
 spc_status network_load_points(network *n);
-spc_status network_upload_points(network *n);
+spc_status network_upload_points(network *n, int i);
+int64_t network_point_rows(const network *n);
 
 /*
  * Turns an open network into an int8 network. Returns the error of its last
@@ -194,6 +200,8 @@ spc_status network_upload_points(network *n);
  * mean square of the output (network_int8.c).
  */
 spc_status network_calibrate(network *n);
+/* Fetches the last output's numbers; the caller frees them in any case. */
+spc_status network_fetch_output(float **out, int64_t *count, const network *n);
 spc_status network_int8_error(double *out, const network *n);
 
 /*

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Fetches the last output's numbers; the caller frees them. */
-static spc_status fetch_output(float **out, int64_t *count, const network *n)
+spc_status network_fetch_output(float **out, int64_t *count, const network *n)
 {
     spc_net_output o;
     spc_status status =
@@ -51,8 +50,9 @@ static spc_status run_scene(network *n, int scene, float *ranges)
         (status = spc_net_plan_widen_ranges(ranges, n->plan, &n->buffers)) !=
             SPC_OK)
         return network_fail(n, status);
-    return scene == 0 ? fetch_output(&n->reference, &n->reference_count, n)
-                      : SPC_OK;
+    return scene == 0
+               ? network_fetch_output(&n->reference, &n->reference_count, n)
+               : SPC_OK;
 }
 
 /*
@@ -132,7 +132,7 @@ spc_status network_int8_error(double *out, const network *n)
     double apart = 0, size = 0;
     int64_t count;
     float *values;
-    spc_status status = fetch_output(&values, &count, n);
+    spc_status status = network_fetch_output(&values, &count, n);
 
     if (status == SPC_OK && count != n->reference_count)
         status = cli_fail(SPC_EWRONG,

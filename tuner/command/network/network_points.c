@@ -12,13 +12,14 @@
 #include <string.h>
 
 /* A point has x, y, z and as many other numbers as the input has channels. */
-static spc_status read_points(network *n)
+static spc_status read_points(network *n, int i)
 {
     int channels = n->info.input->channels;
+    const char *file = n->args->points.at[i];
     spc_point_rows read;
     spc_error error = {0};
     char *spec;
-    spc_status status = network_file_spec(&spec, n, n->args->points);
+    spc_status status = network_file_spec(&spec, n, file);
 
     if (status != SPC_OK)
         return status;
@@ -26,34 +27,35 @@ static spc_status read_points(network *n)
     free(spec);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
-    n->points = read.values; /* owned by the network from here on */
-    n->point_rows = read.rows;
+    /* owned by the network from here on */
+    n->clouds[i] = (network_cloud){read.values, read.rows};
     if (read.found > channels)
         cli_say(n->self,
                 "%s: a point has %s, of which the network takes the first %d",
-                n->args->points, spc__count(read.found, "number"), channels);
+                file, spc__count(read.found, "number"), channels);
     return SPC_OK;
 }
 
 /* Reports points outside the grid. */
-static void say_left_out(const network *n, const spc_voxels_info *found)
+static void say_left_out(const network *n, int i, const spc_voxels_info *found)
 {
     int channels = n->info.input->channels;
-    spc_scene_info info = {.points = n->point_rows};
+    const network_cloud *cloud = &n->clouds[i];
+    spc_scene_info info = {.points = cloud->rows};
 
-    for (int64_t row = n->point_rows - 1; row >= 0; row--) {
-        const float *at = n->points + row * channels;
+    for (int64_t row = cloud->rows - 1; row >= 0; row--) {
+        const float *at = cloud->values + row * channels;
         if (isfinite(at[0]) && isfinite(at[1]) && isfinite(at[2]))
             continue;
         info.bad++;
         info.first_bad = row;
     }
     info.outside = found->outside + found->bad - info.bad;
-    say_left_out_of(n->self, n->args->points, &info);
+    say_left_out_of(n->self, n->args->points.at[i], &info);
 }
 
-/* Makes the network's scene from the voxels of the points. */
-static spc_status take_voxels(network *n, spc_voxels *voxels)
+/* Makes scene i from the voxels of its points. */
+static spc_status take_voxels(network *n, int i, spc_voxels *voxels)
 {
     spc_voxels_info info;
     spc_error error = {0};
@@ -63,26 +65,34 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     /* SPC_ERANGE only means that points are left out */
     if (status != SPC_OK && status != SPC_ERANGE)
         return cli_fail_ctx(status, n->ctx);
-    say_left_out(n, &info);
+    say_left_out(n, i, &info);
     if ((coords = malloc(16 * (size_t)info.voxels + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     status = spc_memory_download(coords, n->ctx, spc_voxels_coords(voxels),
                                  16 * (size_t)info.voxels);
     if (status != SPC_OK)
         cli_fail_ctx(status, n->ctx);
-    else if ((status = spc_scene_create(&n->scenes[0], coords, info.voxels,
-                                        n->args->points, &error)) != SPC_OK)
+    else if ((status = spc_scene_create(&n->scenes[i], coords, info.voxels,
+                                        n->args->points.at[i], &error)) !=
+             SPC_OK)
         cli_fail(status, "%s", error.text);
     free(coords);
     return status;
 }
 
+static spc_status upload_points(network *n, int i)
+{
+    return spc_memory_upload(n->points_there, n->ctx, n->clouds[i].values,
+                             (size_t)n->clouds[i].rows *
+                                 (size_t)n->info.input->channels *
+                                 sizeof(float));
+}
+
 /* Turns the points into voxels on the device, and makes a scene of the voxels
  * for the plan. */
-static spc_status find_voxels(network *n)
+static spc_status find_voxels(network *n, int i)
 {
-    size_t bytes =
-        (size_t)n->point_rows * (size_t)n->info.input->channels * sizeof(float);
+    int64_t rows = n->clouds[i].rows;
     spc_voxelisation how;
     spc_voxels *voxels = NULL;
     spc_error error = {0};
@@ -90,13 +100,11 @@ static spc_status find_voxels(network *n)
 
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
-    if ((status = spc_voxels_create(&voxels, n->ctx, &how, n->point_rows,
-                                    n->point_rows)) == SPC_OK &&
-        (status = spc_memory_upload(n->points_there, n->ctx, n->points,
-                                    bytes)) == SPC_OK)
-        status = spc_voxels_update(voxels, n->points_there, NULL, n->point_rows,
-                                   NULL);
-    status = status == SPC_OK ? take_voxels(n, voxels)
+    if ((status = spc_voxels_create(&voxels, n->ctx, &how, rows, rows)) ==
+            SPC_OK &&
+        (status = upload_points(n, i)) == SPC_OK)
+        status = spc_voxels_update(voxels, n->points_there, NULL, rows, NULL);
+    status = status == SPC_OK ? take_voxels(n, i, voxels)
                               : cli_fail_ctx(status, n->ctx);
     spc_voxels_free(voxels);
     return status;
@@ -121,11 +129,12 @@ static bool take_point(int32_t out[4], const float *point)
 static spc_status take_points(network *n, int32_t *units)
 {
     int channels = n->info.input->channels;
-    spc_scene_info info = {.points = n->point_rows};
+    network_cloud *cloud = &n->clouds[0];
+    spc_scene_info info = {.points = cloud->rows};
     int64_t kept = 0;
 
-    for (int64_t row = 0; row < n->point_rows; row++) {
-        const float *at = n->points + row * channels;
+    for (int64_t row = 0; row < cloud->rows; row++) {
+        const float *at = cloud->values + row * channels;
         if (!isfinite(at[0]) || !isfinite(at[1]) || !isfinite(at[2])) {
             info.first_bad = info.bad++ > 0 ? info.first_bad : row;
             continue;
@@ -134,12 +143,12 @@ static spc_status take_points(network *n, int32_t *units)
             return cli_fail(SPC_ERANGE,
                             "'%s': point %lld has a coordinate farther than "
                             "2097152 from 0",
-                            n->args->points, (long long)row);
-        memmove(n->points + kept++ * channels, at,
+                            n->args->points.at[0], (long long)row);
+        memmove(cloud->values + kept++ * channels, at,
                 (size_t)channels * sizeof(float));
     }
-    n->point_rows = kept;
-    say_left_out_of(n->self, n->args->points, &info);
+    cloud->rows = kept;
+    say_left_out_of(n->self, n->args->points.at[0], &info);
     return SPC_OK;
 }
 
@@ -149,27 +158,59 @@ static spc_status take_points(network *n, int32_t *units)
  */
 static spc_status take_cloud(network *n)
 {
-    int32_t *units = malloc(16 * (size_t)n->point_rows + 1);
     spc_error error = {0};
     spc_status status;
+    int32_t *units;
 
-    if (units == NULL)
+    if (n->args->points.count > 1)
+        return cli_fail(SPC_EUNSUPPORTED,
+                        "a network of clouds takes one file of points: there "
+                        "are %d",
+                        n->args->points.count);
+    if ((units = malloc(16 * (size_t)n->clouds[0].rows + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if ((status = take_points(n, units)) == SPC_OK &&
-        (status = spc_scene_create(&n->scenes[0], units, n->point_rows,
-                                   n->args->points, &error)) != SPC_OK)
+        (status = spc_scene_create(&n->scenes[0], units, n->clouds[0].rows,
+                                   n->args->points.at[0], &error)) != SPC_OK)
         cli_fail(status, "%s", error.text);
-    n->features = n->points;
-    n->points = NULL;
-    n->point_rows = 0;
+    n->features = n->clouds[0].values;
+    free(n->clouds);
+    n->clouds = NULL;
     n->scene_count = status == SPC_OK;
     free(units);
     return status;
 }
 
+int64_t network_point_rows(const network *n)
+{
+    int64_t most = 1; /* a plan has room for at least one point */
+
+    for (int i = 0; i < n->args->points.count; i++)
+        most = n->clouds[i].rows > most ? n->clouds[i].rows : most;
+    return most;
+}
+
+/* The memory is that of the cloud with the most points, as a captured graph
+ * keeps its address. */
+static spc_status take_clouds(network *n)
+{
+    spc_status status =
+        spc_memory_alloc(&n->points_there, n->ctx,
+                         (size_t)network_point_rows(n) *
+                             (size_t)n->info.input->channels * sizeof(float));
+
+    if (status != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    for (int i = 0; i < n->args->points.count && status == SPC_OK; i++)
+        if ((status = find_voxels(n, i)) == SPC_OK)
+            n->scene_count++;
+    return status;
+}
+
 spc_status network_load_points(network *n)
 {
-    spc_status status;
+    size_t count = (size_t)n->args->points.count;
+    spc_status status = SPC_OK;
 
     if (n->info.input->channels < 3)
         return cli_fail(SPC_EINVAL,
@@ -180,29 +221,23 @@ spc_status network_load_points(network *n)
         n->args->features != NULL)
         return cli_fail(SPC_EINVAL, "--points are the scene and its features: "
                                     "drop --scene, --coords and --features");
-    if ((n->scenes = calloc(1, sizeof(*n->scenes))) == NULL)
+    n->scenes = calloc(count, sizeof(*n->scenes));
+    n->clouds = calloc(count, sizeof(*n->clouds));
+    if (n->scenes == NULL || n->clouds == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    if ((status = read_points(n)) != SPC_OK)
-        return status;
-    if (n->info.input->cloud)
-        return take_cloud(n);
-    status = spc_memory_alloc(&n->points_there, n->ctx,
-                              (size_t)n->point_rows *
-                                      (size_t)n->info.input->channels *
-                                      sizeof(float) +
-                                  1);
+    for (int i = 0; i < n->args->points.count && status == SPC_OK; i++)
+        status = read_points(n, i);
     if (status != SPC_OK)
-        return cli_fail_ctx(status, n->ctx);
-    if ((status = find_voxels(n)) == SPC_OK)
-        n->scene_count = 1;
-    return status;
+        return status;
+    return n->info.input->cloud ? take_cloud(n) : take_clouds(n);
 }
 
-spc_status network_upload_points(network *n)
+spc_status network_upload_points(network *n, int i)
 {
-    int32_t rows = (int32_t)n->point_rows;
-    spc_status status =
-        spc_memory_upload(n->count, n->ctx, &rows, sizeof(rows));
+    int32_t rows = (int32_t)n->clouds[i].rows;
+    spc_status status = upload_points(n, i);
 
+    if (status == SPC_OK)
+        status = spc_memory_upload(n->count, n->ctx, &rows, sizeof(rows));
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }

@@ -35,7 +35,7 @@ static const cli_option options[] = {
      "a row of points has: 5"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy or .npz[:NAME], [n][channels]; default: random"},
-    {0, "points", "FILE", CLI_TEXT, AT_NET(points),
+    {0, "points", "FILE", CLI_LIST, AT_NET(points),
      "instead of all three: a file of points, x, y, z and as many more numbers "
      "as the network has channels; the run makes voxels of them"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
@@ -146,7 +146,7 @@ static const char *ranges_from(const network *n)
 {
     if (n->ranges_stated)
         return "the file";
-    return n->points == NULL && n->features == NULL ? "drawn features"
+    return n->clouds == NULL && n->features == NULL ? "drawn features"
                                                     : "the scene";
 }
 
@@ -487,7 +487,7 @@ static spc_status command_run(cli *self, void *to)
                         "--output-name %s selects the output to write: -o FILE "
                         "or --output-coords FILE is missing",
                         args->output_name);
-    if (args->net.scenes.count > 1)
+    if (args->net.scenes.count > 1 || args->net.points.count > 1)
         return cli_fail(SPC_EINVAL, "run takes one scene; 'spctune bench "
                                     "--network' takes several");
     args->net.keep = args->check;

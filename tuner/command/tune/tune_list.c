@@ -103,7 +103,7 @@ static spc_status read_list(tune_list *t, cli *self)
 {
     tuning_args *args = t->args;
     worklist_source from = {&self->operands, &args->scenes, args->folder,
-                            "tune", args->points != NULL};
+                            "tune", args->points.count > 0};
     spc_status status;
 
     if (args->network != NULL && (self->operands.count > 0 || args->maps))
@@ -112,7 +112,7 @@ static spc_status read_list(tune_list *t, cli *self)
         return cli_fail(
             SPC_EINVAL,
             "--missing skips known kernels: leave out --again and --maps");
-    if (args->network == NULL && (args->int8 || args->points != NULL))
+    if (args->network == NULL && (args->int8 || args->points.count > 0))
         return cli_fail(SPC_EINVAL, "--int8 and --points are words on a "
                                     "--network");
     status = args->network != NULL

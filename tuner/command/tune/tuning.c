@@ -50,7 +50,7 @@ const cli_option tune_options[] = {
      "of the network; default: f16"},
     {0, "int8", NULL, CLI_FLAG, AT(int8),
      "of the network: convolutions on i8, as for spctune run"},
-    {0, "points", "FILE", CLI_TEXT, AT(points),
+    {0, "points", "FILE", CLI_LIST, AT(points),
      "of the network: points instead of scenes, as for spctune run"},
     {0, "capacity", "N", CLI_ROWS, AT(capacity),
      "of the network: most voxels of a scene, as for spctune run"},

@@ -19,11 +19,11 @@ typedef struct tuning_args {
     double minutes;
     /* options of tune; NULL: the operands are layers */
     const char *network, *dtype;
-    const char *points; /* coordinates of the network; NULL: use
-                         * scenes */
-    bool int8;          /* runs the network's convolutions in int8 */
-    int capacity;       /* capacity for its scenes; 0: the voxels of
-                         * the largest */
+    cli_list points; /* coordinates of the network; empty: use
+                      * scenes */
+    bool int8;       /* runs the network's convolutions in int8 */
+    int capacity;    /* capacity for its scenes; 0: the voxels of
+                      * the largest */
     /* growth for its levels; 0: derived from the capacity */
     double growth;
     const char *pass; /* option of tune; NULL: the layer unchanged */
