@@ -161,6 +161,7 @@ list_ships() {
     depthwise "$kitti" 64 256
     echo "# networks that are deployed, and those that engines are compared on"
     on kitti_hdl64_full.bin second centerpoint voxelnext
+    on kitti_hdl64_full.bin second centerpoint | sed 's/$/ --int8/'
     on "$kitti" minkunet34c resn21 unet42
     on "$waymo" resn21 unet42
     on "$scans" resnl

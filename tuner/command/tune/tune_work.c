@@ -79,6 +79,7 @@ static spc_status tune_one_network(tune_list *t, const work_item *item)
     args.scenes = item->scenes;
     if (item->dtype != NULL)
         args.dtype = item->dtype;
+    args.int8 = args.int8 || item->int8;
     spc_status status = network_tune(t->job.self, &args, t->job.json);
     t->args->timed = args.timed;
     return status;

@@ -105,6 +105,9 @@ static spc_status complete(work_item *item, const worklist_source *from,
     if (item->dtype != NULL && !item->is_network)
         return fail_at(at, SPC_EINVAL,
                        "--dtype is for networks: a layer has its own dtype=");
+    if (item->int8 && !item->is_network)
+        return fail_at(at, SPC_EINVAL,
+                       "--int8 is for networks: a layer has dtype=i8");
     if (item->scenes.count == 0 && from->scenes->count == 0 &&
         !from->needs_no_scenes)
         return fail_at(at, SPC_EINVAL,
@@ -161,7 +164,7 @@ static spc_status read_option(work_item *item, const worklist_source *from,
     }
     snprintf(text, sizeof(text),
              "'%.200s': a line is a LAYER or a network's FILE, and then "
-             "--scene SPEC and --dtype TYPE",
+             "--scene SPEC, --dtype TYPE and --int8",
              name);
     return fail_at(at, SPC_EINVAL, text);
 }
@@ -183,8 +186,13 @@ static spc_status read_line(worklist *list, const worklist_source *from,
         (status = read_name(item, words[0], at)) != SPC_OK)
         return status;
     /* NULL follows the last word, so an option without a value is noticed. */
-    for (int i = 1; i < count && status == SPC_OK; i += 2)
-        status = read_option(item, from, at, words[i], words[i + 1]);
+    for (int i = 1; i < count && status == SPC_OK; i++)
+        if (strcmp(words[i], "--int8") == 0)
+            item->int8 = true;
+        else {
+            status = read_option(item, from, at, words[i], words[i + 1]);
+            i++; /* its value */
+        }
     return status == SPC_OK ? complete(item, from, at) : status;
 }
 

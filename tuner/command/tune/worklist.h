@@ -9,6 +9,7 @@
  *   --scene SPEC   as on the command line, any number of times; by default
  *                  those of the command line
  *   --dtype TYPE   of a network
+ *   --int8         a network's convolutions in int8
  *
  * Empty lines, and text from a "#" at the start of a word, are ignored.
  */
@@ -22,6 +23,7 @@ typedef struct work_item {
                    file */
     bool is_network;
     char *dtype; /* type of a network; NULL: not given */
+    bool int8;   /* runs a network's convolutions in int8 */
     spc_conv layer;
     cli_list scenes; /* strings that the item owns */
 } work_item;
