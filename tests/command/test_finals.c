@@ -460,8 +460,8 @@ START_TEST(a_hybrid_pays_for_both_of_its_layouts)
     } rows[] = {{0, "none", 8}, {5, "gray+pairs", 0}};
 
     for (int r = 0; r < LENGTH(rows); r++) {
-        joint_layer all[2] = {{.map = 4, .steps = 1, .own = -1, .chosen = -1},
-                              {.map = 4, .steps = 1, .own = -1, .chosen = -1}};
+        joint_layer all[2] = {{.map = 4, .uses = 1, .own = -1, .chosen = -1},
+                              {.map = 4, .uses = 1, .own = -1, .chosen = -1}};
         ck_assert(joint_layer_add(&all[0], "pairs_mma", "near=3", 10, true));
         ck_assert(joint_layer_add(&all[0], "os_warp", "order=none", 14, false));
         ck_assert(joint_layer_add(&all[0], "os_warp", "order=gray", 30, false));
