@@ -33,6 +33,8 @@ static const spc__struct structs[] = {
     {ROW(spc_geometry)},
     {ROW(spc_memory_hook)},
     {ROW(spc_net_buffers)},
+    {ROW(spc_net_deviation)},
+    {ROW(spc_net_floor)},
     {ROW(spc_net_info)},
     {ROW(spc_net_input)},
     {ROW(spc_net_layer)},
