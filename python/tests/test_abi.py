@@ -124,7 +124,7 @@ class AtImport(unittest.TestCase):
         )
 
     def test_a_library_without_a_version_is_refused(self):
-        self.refused("int nothing;", "no libspclab, or an old one")
+        self.refused("int nothing;", "is not a libspclab, or an old one")
 
     def test_a_missing_function_is_refused(self):
         sizes = (

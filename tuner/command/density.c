@@ -195,7 +195,7 @@ static void draw_bars(FILE *to, const density_facts *of, int place, int count,
             LEFT, NAMES + place * LINE - 10);
     fprintf(to, "<text x=\"%d\" y=\"%d\">", LEFT + 18, NAMES + place * LINE);
     write_text(to, of->scene);
-    fprintf(to, ": %lld voxels</text>\n", (long long)of->rows);
+    fprintf(to, ": %s</text>\n", spc__count(of->rows, "voxel"));
 }
 
 spc_status density_draw(const char *path, const density_facts *of, int count)
