@@ -301,7 +301,7 @@ class FourAxes(unittest.TestCase):
         cases = (
             (y, 3, "at 4 on the third axis, which has 4 voxels"),
             (x, 5, "625 offsets; a layer has at most 343"),
-            (huge, 3, "an offset of 65537 .*at most 32767"),
+            (huge, 3, "an offset of 65537, .*at most 32767"),
             (three, 3, "SubMConv4d has 4 axes, and its input 3"),
         )
         for given, kernel, sentence in cases:

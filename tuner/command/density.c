@@ -2,6 +2,7 @@
 /* density.c - finds, prints and draws the density of maps by L1 norm. */
 #include "command/density.h"
 
+#include "base/plural.h"
 #include "command/cli/cli.h"
 #include "command/cli/out_file.h"
 #include "command/verify/relate.h"
