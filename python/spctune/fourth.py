@@ -9,6 +9,8 @@ width is so large that an offset of c alone never reaches the next d.
 
 import functools
 import itertools
+import math
+import weakref
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import torch
@@ -18,7 +20,15 @@ from . import _abi, ops
 from ._lib import InvalidError
 from .sparse import by_axis
 
-__all__ = ["Kernel", "folded", "map_between", "outputs", "submanifold"]
+__all__ = [
+    "Kernel",
+    "folded",
+    "half_range",
+    "map_between",
+    "outputs",
+    "submanifold",
+    "unlimited",
+]
 
 _LONGEST = (1 << 15) - 1  # of one displacement of a list
 _FAR = (1 << 31) - 1
@@ -26,9 +36,12 @@ _FAR = (1 << 31) - 1
 
 class Kernel(NamedTuple):
     """A kernel of four axes. An output o sees the input o * stride + origin +
-    dilation * place. shape: voxels of the inputs along each axis; out_shape: of
-    the outputs. Voxels from -shift on become those from 0 on the third axis, if
-    the first two shapes are not known."""
+    dilation * place.
+
+    shape, out_shape  voxels of the inputs and of the outputs along each axis
+    shift             is added to the third coordinates of the inputs, which
+                      then begin at 0
+    """
 
     size: Tuple[int, ...]
     stride: Tuple[int, ...]
@@ -37,16 +50,6 @@ class Kernel(NamedTuple):
     shape: Tuple[int, ...]
     out_shape: Tuple[int, ...]
     shift: int = 0
-
-    def offsets(self) -> List[Tuple[int, ...]]:
-        """Returns the displacements in the order of the weights: the last axis
-        is the fastest."""
-        return [
-            tuple(
-                o + d * p for o, d, p in zip(self.origin, self.dilation, place)
-            )
-            for place in itertools.product(*map(range, self.size))
-        ]
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019
     def widths(self) -> Tuple[int, int]:
@@ -70,15 +73,24 @@ class Kernel(NamedTuple):
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019
     def folds(self) -> List[Tuple[int, int, int]]:
-        """Returns the offsets of the folded kernel. InvalidError: too many, or
-        one that is too long."""
-        offsets, width = self.offsets(), self.widths()[0]
-        if len(offsets) > _abi.SPC_MAX_OFFSETS:
+        """Returns the offsets of the folded kernel in the order of the weights:
+        the last axis is the fastest. InvalidError: too many offsets, or one
+        that is too long."""
+        count, width = math.prod(self.size), self.widths()[0]
+        if count > _abi.SPC_MAX_OFFSETS:
             raise InvalidError(
-                f"a kernel of {by_axis(self.size)} has {len(offsets)} offsets; "
-                f"a layer has at most {_abi.SPC_MAX_OFFSETS}"
+                f"a kernel of {by_axis(self.size)} has {count} offsets; a "
+                f"layer has at most {_abi.SPC_MAX_OFFSETS}"
             )
-        made = [(a, b, c + width * d) for a, b, c, d in offsets]
+        axes = [
+            [origin + dilation * place for place in range(size)]
+            for size, origin, dilation in zip(
+                self.size, self.origin, self.dilation
+            )
+        ]
+        made = [
+            (a, b, c + width * d) for a, b, c, d in itertools.product(*axes)
+        ]
         longest = max(abs(v) for offset in made for v in offset)
         if longest > _LONGEST:
             raise InvalidError(
@@ -110,9 +122,9 @@ class Kernel(NamedTuple):
 
 
 class _Folded(Dict[Tuple[int, ...], Tuple[int, Any, Tensor]]):
-    """The folded voxels of a tensor by width, reach
-    and shift. It is an attribute of the
-    tensor; copies and files of the tensor do not have it."""
+    """The folded voxels of a tensor by width, reach and shift, each with the
+    tensor's version and a reference to the tape that saw the fold. It is an
+    attribute of the tensor; copies and files of the tensor do not have it."""
 
     def __reduce__(self) -> Any:
         return (type(None), ())
@@ -134,25 +146,33 @@ def folded(
     if kept is None:
         kept = indices._spctune_folded = _Folded()  # type: ignore[attr-defined]
     version = ops._version(indices)
+    # A tape must see the fold. The reference is weak, as a tape holds all
+    # tensors of a run.
+    tape = None if ops.tape is None else weakref.ref(ops.tape)
     found = kept.get((width, reach, shift))
-    # A tape must see how it was made.
-    if found is None or found[0] != version or found[1] is not ops.tape:
-        rows = indices.to(torch.int32)
-        c = rows[:, 3:4] + shift
-        last = c + width * rows[:, 4:5]
-        is_in = (c >= 0) & (c < size)
-        if ops.tape is not None:
-            # A network refuses voxels that are far away.
-            last = torch.where(is_in, last, _FAR)
-        elif not bool(is_in.all()):
-            raise InvalidError(
-                f"a voxel is at {int(c[~is_in][0]) - shift} on the third axis, "
-                f"which has {size} voxels from {-shift}"
-            )
-        made = torch.cat([rows[:, :3], last], 1)
+    if found is None or found[:2] != (version, tape):
+        made = _fold(indices, width, size, shift)
         ops.prepare(made, reach)
-        found = kept[width, reach, shift] = (version, ops.tape, made)
+        found = kept[width, reach, shift] = (version, tape, made)
     return found[2]
+
+
+def _fold(indices: Tensor, width: int, size: int, shift: int) -> Tensor:
+    c = indices[:, 3:4].long() + shift
+    last = c + width * indices[:, 4:5].long()
+    is_in = (c >= 0) & (c < size) & (last.abs() < _FAR)
+    if ops.tape is not None:
+        # A network refuses voxels that are far away.
+        last = torch.where(is_in, last, _FAR)
+    elif not bool(is_in.all()):
+        row = int((~is_in).nonzero()[0, 0])
+        at = indices[row].tolist()
+        raise InvalidError(
+            f"row {row} is the voxel {at[1:]}: the third axis has {size} "
+            f"voxels from {-shift}, and the fourth coordinate times {width} "
+            "must fit 32 bits"
+        )
+    return torch.cat([indices[:, :3], last], 1).to(torch.int32)
 
 
 def half_range(indices: Tensor) -> int:
@@ -232,23 +252,24 @@ def outputs(
             f"outputs of {by_axis(shape)} voxels in each batch element cannot "
             "be numbered with 63 bits"
         )
-    end = torch.tensor(shape, device=rows.device)
-    stride = torch.tensor(kernel.stride, device=rows.device)
-    parts = []
-    for offset in kernel.offsets():
-        shift = torch.tensor(offset, device=rows.device)
-        if transposed:
-            to = rows[:, 1:] * stride + shift
-            is_in = ((to >= 0) & (to < end)).all(1)
-        else:
-            at = rows[:, 1:] - shift
-            to = torch.div(at, stride, rounding_mode="floor")
-            is_in = ((to >= 0) & (to < end) & (at == to * stride)).all(1)
-        number = rows[:, 0]
-        for axis, extent in enumerate(shape):
-            number = number * extent + to[:, axis]
-        parts.append(number[is_in])
-    numbers = torch.unique(torch.cat(parts))
+    # One axis after the other, so that most candidates fall out early.
+    numbers, which = rows[:, 0], torch.arange(len(rows), device=rows.device)
+    for axis, extent in enumerate(shape):
+        stride, found = kernel.stride[axis], []
+        for place in range(kernel.size[axis]):
+            offset = kernel.origin[axis] + kernel.dilation[axis] * place
+            at = rows[which, axis + 1]
+            if transposed:
+                to = at * stride + offset
+                is_in = (to >= 0) & (to < extent)
+            else:
+                to = torch.div(at - offset, stride, rounding_mode="floor")
+                is_in = (to >= 0) & (to < extent)
+                is_in &= at - offset == to * stride
+            number = numbers[is_in] * extent + to[is_in]
+            found.append((number, which[is_in]))
+        numbers, which = map(torch.cat, zip(*found))
+    numbers = torch.unique(numbers)
     columns = []
     for extent in reversed(shape):
         columns.append(numbers % extent)

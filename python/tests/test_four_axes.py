@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests layers of four axes against the definition in double precision."""
 
+import gc
 import itertools
 import types
 import unittest
@@ -281,6 +282,9 @@ class FourAxes(unittest.TestCase):
             want = model(*batches[2])
         net = spctune.compile(model, batches[:2], dtype="f32", capacity=300)
         self.assertEqual(net._lowered.layers, 2)
+        gc.collect()
+        kept = batches[0][1]._spctune_folded.values()
+        self.assertTrue(all(tape() is None for _, tape, _ in kept))
         got = net(*batches[2])
         off = (got - want).abs().max().item() / want.square().mean().sqrt()
         self.assertLess(off, net.tolerance())
@@ -294,12 +298,16 @@ class FourAxes(unittest.TestCase):
         outside = x.indices.clone()
         outside[3, 3] = 4
         y = sp.SparseConvTensor(x.features, outside, [4] * 4, 2)
+        rows = x.indices.clone()
+        rows[7, 4] = 1 << 28
+        late = sp.SparseConvTensor(x.features, rows, [4, 4, 4, 1 << 29], 2)
         huge = sp.SparseConvTensor(x.features, x.indices, [4, 4, 1 << 15, 4], 2)
         three = sp.SparseConvTensor(
             torch.zeros(1, 3), torch.zeros(1, 4).int(), [4] * 3, 1
         )
         cases = (
-            (y, 3, "at 4 on the third axis, which has 4 voxels"),
+            (y, 3, "row 3 is .*the third axis has 4 voxels from 0"),
+            (late, 3, r"row 7 is .*268435456\].*times 8 must fit 32 bits"),
             (x, 5, "625 offsets; a layer has at most 343"),
             (huge, 3, "an offset of 65537, .*at most 32767"),
             (three, 3, "SubMConv4d has 4 axes, and its input 3"),
