@@ -5,11 +5,11 @@
  *
  * Needs LD_LIBRARY_PATH to name the double's folder, as ctest sets it.
  */
-#include "harness/fake_cuda.h"
+#include "harness/fake_driver.h"
+#include "harness/folder_harness.h"
 #include "harness/layer_harness.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cache/exchange/exchange.h"
 #include "context/problem_key.h"
 #include "context/related.h"
@@ -18,7 +18,6 @@
 #include "device/architecture.h"
 #include "harness/suite.h"
 #include "spc/tune.h"
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,8 +27,7 @@
 #define WIDE "subm,cin=64,cout=64,dtype=f16"
 
 static spc_error error;
-static fake_cuda *fake;
-static char folder[300], database[400];
+static char database[400];
 
 /* ---- devices ------------------------------------------------------------- */
 
@@ -53,23 +51,10 @@ static const struct device {
 
 static void set_up(void)
 {
-    spc__buf path = SPC__BUF_INIT;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW);
-
-    ck_assert_msg(handle != NULL, "%s", dlerror());
-    fake = dlsym(handle, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
-    setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
+    load_fake_driver();
     setenv("SPC_SHIPPED", "", 1);
-    assert_ok(spc__temp_dir_create(&path, &error), error.text);
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
-    snprintf(database, sizeof(database), "%s/own.db", folder);
-    spc__buf_release(&path);
-}
-
-static void tear_down(void)
-{
-    spc__temp_dir_remove(folder);
+    make_folder();
+    snprintf(database, sizeof(database), "%s", at("own.db"));
 }
 
 /* Opens a context on one of the devices. */
@@ -630,25 +615,15 @@ END_TEST
 
 /* ---- what ships ---------------------------------------------------------- */
 
-static const char *in_folder(const char *name)
-{
-    static char paths[4][400];
-    static int next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
 static void expect_shipped(int device, const char *name)
 {
-    spc_ctx *ctx = open_on(device, database, TEMPLATES, folder);
+    spc_ctx *ctx = open_on(device, database, TEMPLATES, spc__buf_text(&folder));
 
     if (name == NULL)
         ck_assert_msg(ctx->shipped == NULL, "%s", ctx->shipped);
     else
         ck_assert_str_eq(ctx->shipped != NULL ? ctx->shipped : "none",
-                         in_folder(name));
+                         at(name));
     spc_ctx_free(ctx);
 }
 
@@ -660,13 +635,11 @@ START_TEST(the_file_of_the_nearest_device_is_the_one_that_ships)
     spc_explanation is;
 
     setenv("SPC_DATABASE", database, 1);
-    put(in_folder("nvidia-h200.db"), &hopper);
-    put(in_folder("nvidia-a100-sxm4-80gb.db"), &ampere);
+    put(at("nvidia-h200.db"), &hopper);
+    put(at("nvidia-a100-sxm4-80gb.db"), &ampere);
     /* Code, a broken file, and one for processors are left out. */
-    put(in_folder("nvidia-gh200.sm_90a.db"), &hopper);
-    assert_ok(spc__file_write(in_folder("nvidia-broken.db"), junk, sizeof(junk),
-                              &error),
-              error.text);
+    put(at("nvidia-gh200.sm_90a.db"), &hopper);
+    write_at("nvidia-broken.db", junk, sizeof(junk), "");
     remove(database);
     expect_shipped(H200, "nvidia-h200.db");
     expect_shipped(H100, "nvidia-h200.db");
@@ -674,13 +647,13 @@ START_TEST(the_file_of_the_nearest_device_is_the_one_that_ships)
     expect_shipped(L40S, "nvidia-a100-sxm4-80gb.db");
     expect_shipped(SIM, NULL);
 
-    spc_ctx *ctx = open_on(H100, database, TEMPLATES, folder);
+    spc_ctx *ctx = open_on(H100, database, TEMPLATES, spc__buf_text(&folder));
     assert_ok(ask(&is, ctx, WIDE, 0), spc_ctx_error(ctx));
     ck_assert_str_eq(is.config, "stages=4");
     ck_assert_int_eq(is.level, SPC_LEVEL_ARCHITECTURE);
     assert_says(is.reason, "shipped with the library, " ANOTHER);
     spc_ctx_free(ctx);
-    put(in_folder("nvidia-h100-80gb-hbm3.db"), &hopper);
+    put(at("nvidia-h100-80gb-hbm3.db"), &hopper);
     expect_shipped(H100, "nvidia-h100-80gb-hbm3.db");
     unsetenv("SPC_DATABASE");
 }
@@ -707,7 +680,7 @@ int main(void)
     Suite *suite = suite_create("related");
     TCase *all = tcase_create("related devices");
 
-    tcase_add_checked_fixture(all, set_up, tear_down);
+    tcase_add_checked_fixture(all, set_up, remove_folder);
     tcase_add_loop_test(all, the_nearest_device_serves, 0, LENGTH(cases));
     tcase_add_test(all, a_processor_is_related_to_nothing);
     tcase_add_test(all, only_devices_of_one_kind_are_related);

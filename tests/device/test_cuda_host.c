@@ -6,11 +6,12 @@
  *
  * ctest sets LD_LIBRARY_PATH to the double's folder.
  */
-#include "harness/fake_cuda.h"
+#include "harness/fake_driver.h"
 
 #include "coords/index/indexer.h"
 #include "coords/map.h"
 #include "harness/counted_allocations.h"
+#include "harness/folder_harness.h"
 #include "harness/layer_harness.h"
 #include "plan/plan.h"
 
@@ -30,7 +31,6 @@
 #define SORTED LAYER ",bias=1" /* the default configuration sorts its rows */
 
 static spc_error error;
-static fake_cuda *fake;
 static spc__cuda api; /* the driver as a host application sees it */
 
 /* ---- a driver that is missing or incomplete ------------------------------ */
@@ -59,29 +59,14 @@ void *__wrap_dlsym(void *handle, const char *name)
 
 /* ---- set up -------------------------------------------------------------- */
 
-static char folder[300], database[400];
+static char database[400];
 
-/* Loads the double for the test itself, independently of the code under
- * test. */
 static void set_up(void)
 {
-    spc__buf path = SPC__BUF_INIT;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW);
-
-    ck_assert_msg(handle != NULL, "%s", dlerror());
-    fake = dlsym(handle, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
-    setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
+    load_fake_driver();
     assert_ok(spc__cuda_open(&api, &error), error.text);
-    assert_ok(spc__temp_dir_create(&path, &error), error.text);
-    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
-    snprintf(database, sizeof(database), "%s/own.db", folder);
-    spc__buf_release(&path);
-}
-
-static void tear_down(void)
-{
-    spc__temp_dir_remove(folder);
+    make_folder();
+    snprintf(database, sizeof(database), "%s", at("own.db"));
 }
 
 /* Checks that no object of the driver is left, and that no context had to free
@@ -1733,7 +1718,7 @@ static TCase *add_case(Suite *suite, const char *name)
 {
     TCase *t = tcase_create(name);
 
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, set_up, remove_folder);
     tcase_set_timeout(t, 60);
     suite_add_tcase(suite, t);
     return t;

@@ -7,7 +7,7 @@
 #ifndef SPC_TESTS_NET_HARNESS_H
 #define SPC_TESTS_NET_HARNESS_H
 
-#include "harness/fake_cuda.h"
+#include "harness/fake_driver.h"
 #include "spc/lab.h"
 
 #include "base/dtype.h"
@@ -322,17 +322,11 @@ static inline void compare_replays(harness *r, const spc_net_options *o,
 
 /* ---- the double of the driver -------------------------------------------- */
 
-static fake_cuda *fake;
 static spc__cuda api; /* the driver as a host application sees it */
 
 static inline void open_doubles(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-
-    ck_assert_msg(driver != NULL, "%s", dlerror());
-    fake = dlsym(driver, "the_fake_cuda");
-    ck_assert_msg(fake != NULL, "this driver is not the double: run by ctest");
-    setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
+    load_fake_driver();
     assert_net(spc__cuda_open(&api, &error));
 }
 
