@@ -25,12 +25,19 @@ static spc_status add_network(const spc__network *at_, void *payload)
     return SPC_OK;
 }
 
-/* Replaces times, because facts contain the current one. */
+/* Replaces the times that follow a word. */
+static void hide_times_after(char *text, const char *word)
+{
+    for (char *at_ = text; (at_ = strstr(at_, word)) != NULL;)
+        for (at_ += strlen(word); *at_ >= '0' && *at_ <= '9'; at_++)
+            *at_ = '0';
+}
+
+/* Facts and released choices have the time at which a step ran. */
 static void hide_times(char *text)
 {
-    for (char *at_ = text; (at_ = strstr(at_, " at=1")) != NULL; at_++)
-        for (char *digit = at_ + 4; *digit >= '0' && *digit <= '9'; digit++)
-            *digit = '0';
+    hide_times_after(text, " at=1");
+    hide_times_after(text, "\"was pinned by hand\" ");
 }
 
 /* Returns the content of a file, which must be intact. The caller owns it. */
