@@ -151,7 +151,7 @@ static spc_status command_operators(cli *self, void *args)
         const spc_operator_info *of = spc_operators(i);
         if (!is_wanted(self, of))
             continue;
-        if (of->kind != kind)
+        if (kind == NULL || strcmp(of->kind, kind) != 0)
             printf("%s%s\n", kind != NULL ? "\n" : "", title_of(of->kind));
         kind = of->kind;
         print_operator(of);
