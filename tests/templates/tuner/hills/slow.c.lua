@@ -2,7 +2,7 @@
 %include "loops.lua"
 %
 %template = loop_template {
-%  summary = "plain loops, eighty times",
+%  summary = "plain loops, 240 times",
 %  params = {{"tile", {32, 64}, "output rows of a tile"}},
 %  default = function() return {tile = 64} end,
 %}
@@ -16,7 +16,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 
     if (first < 0)
         return;
-    for (volatile int again = 0; again < 80; again++)
+    for (volatile int again = 0; again < 240; again++)
         for (int p = first; p < first + TILE; p++)
             convolve(args, p);
 }
